@@ -162,6 +162,8 @@ class Reference:
             of_run = request.own.of_run if request.own is not None else ()
             if not all(self.counters[name] >= number for name, number in of_run):
                 continue
+            if not self.backfill.leaves_counters(request, self.counters):
+                continue
             avoided, until = job.avoids[unit]
             avoided = avoided if now < until else ""
             chosen = self.backfill.choose(request, wall_time or self._expected_duration(request), avoided)

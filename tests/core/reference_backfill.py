@@ -117,8 +117,6 @@ class ReferenceBackfill:
 
     def choose(self, request: ResourceRequest, duration: float, avoided: str = "") -> list[tuple[FreeNode, int]] | None:
         """The nodes that a job gets now without a delay of a job with a reservation, and not the one that it avoids."""
-        if request.own is not None and request.own.of_run and not self._leaves_counters(request, duration):
-            return None
         names = sorted(self._groups_of(request), key=lambda name: -sum(len(node.cores) for node in self.groups[name]))
         for name in names:
             nodes = [node for node in self.groups[name] if node.spec.name != avoided]
@@ -133,17 +131,17 @@ class ReferenceBackfill:
                 return chosen
         return None
 
-    def _leaves_counters(self, request: ResourceRequest, duration: float) -> bool:
-        """Whether no reserved job needs the same counters of the run while this one still has them."""
-        for name in self.groups:
-            reserved = self._reserved(name)
-            if reserved is not None and self._now + duration > reserved.at:
-                names = [
-                    {name for name, _ in (one.own or OwnResources()).of_run} for one in (request, reserved.job.request)
-                ]
-                if names[0] & names[1]:
-                    return False
-        return True
+    def leaves_counters(self, request: ResourceRequest, free: dict[str, int]) -> bool:
+        """Whether enough counters of the run stay free for the jobs that have a reservation."""
+        wanted = dict(request.own.of_run) if request.own is not None else {}
+        if not wanted:
+            return True
+        kept = [reserved for name in self.groups if (reserved := self._reserved(name)) is not None]
+        needed = [(reserved.job.request.own or OwnResources()).of_run for reserved in kept]
+        return all(
+            free[name] - number >= sum(dict(of_run).get(name, 0) for of_run in needed)
+            for name, number in wanted.items()
+        )
 
     def _choose_beside(
         self, reserved: Kept, nodes: list[FreeNode], request: ResourceRequest

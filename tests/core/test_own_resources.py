@@ -138,6 +138,29 @@ def test_cores_are_kept_for_a_job_that_waited_too_long_once_it_has_its_counters(
     assert driver.schedule() == ["wide on n1[0:1]"]
 
 
+def test_a_counter_is_kept_for_a_job_with_a_reservation() -> None:
+    driver = licensed(4, 1)
+    driver.submit(job("first", 3, wt=100), job("wide", 4, own=LICENSE), job("short", own=LICENSE, wt=50))
+    driver.submit(job("brief", wt=50))
+    assert driver.schedule() == ["first on n1[0:1:2]", "brief on n1[3]"]
+    driver.end("brief")
+    driver.submit(job("long", wt=500))
+    assert driver.schedule() == [], "wide has its reservation although short would end in time"
+    reason = why(driver, "short")
+    assert reason.kind == "reservation"
+    assert reason.details["behind"] == "wide"
+    driver.end("first")
+    assert driver.schedule() == ["wide on n1[0:1:2:3]"]
+
+
+def test_counters_that_a_job_with_a_reservation_leaves_are_used_beyond_its_time() -> None:
+    driver = licensed(8, 2)
+    driver.submit(job("first", 6, wt=100), job("wide", 7, own=LICENSE), job("long", own=LICENSE, its=2))
+    assert driver.schedule() == ["first on n1[0:1:2:3:4:5]", "long:0 on n1[6]"]
+    driver.end("first")
+    assert driver.schedule() == ["wide on n1[0:1:2:3:4:5:7]"]
+
+
 # -- prefill ----------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from qcg.pilotjob.core import reservation
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Launch, Sweep, WakeAt
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import (
     AttemptEnded,
     AttemptStarted,
@@ -26,12 +28,12 @@ from qcg.pilotjob.core.events import (
 )
 from qcg.pilotjob.core.forecast import ENOUGH_ENDED, MARGIN, Forecast, forecast
 from qcg.pilotjob.core.node_group import NodeGroup
-from qcg.pilotjob.core.records import Attempt
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription, ResourceRequest
 from qcg.pilotjob.host.records import Ended, Started
 from tests.core.core_driver import CoreDriver, job, machine, node, reported_grant
-from tests.core.strategies import node_lists, plain_requests
+from tests.core.strategies import COUNTERS, node_lists, requests
 from tests.support.tiers import per_tier
 
 
@@ -316,12 +318,13 @@ class TrueWallTimes:
     """Runs jobs that end no later than their wall times, and checks every promise."""
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
-        self.core = Core(nodes)
+        self.core = Core(nodes, counters=COUNTERS)
         self.now = 1000.0
         self.ends: list[tuple[float, int, Attempt]] = []
         self.durations: dict[str, float] = {}
         self.promises: dict[str, float] = {}
         """The reserved time of each job that waits."""
+        self.with_run_counters: set[str] = set()
         self.handle(HostReported([spec.name for spec in nodes], []))
 
     def handle(self, event: Event) -> None:
@@ -339,16 +342,24 @@ class TrueWallTimes:
         name = attempt.job.name
         promised = self.promises.pop(name, math.inf)
         assert self.now <= promised, f"{name} starts at {self.now}, and its reservation was for {promised}"
+        self.take_back_promises_after(attempt.job)
         heapq.heappush(self.ends, (self.now + self.durations[name], attempt.job.seq, attempt))
 
     def schedule(self) -> None:
         self.handle(Schedule())
         for found in self.core.state.reservations.values():
+            self.take_back_promises_after(found.job)
             if found.at < math.inf and self.core.state.jobs[found.job.name].attempt is None:
                 assert found.at <= self.promises.get(found.job.name, math.inf), "a reservation became later"
                 self.promises[found.job.name] = found.at
         for attempt in [attempt for attempt in self.core.state.attempts.values() if not attempt.started]:
             self.handle(AttemptStarted(Started(attempt.id, 7, self.now, reported_grant(attempt.grant))))
+
+    def take_back_promises_after(self, job: Job) -> None:
+        """A job that has waited for a counter of the run had no reservation meanwhile. Jobs behind it had one, and may
+        be delayed by it."""
+        if job.name in self.with_run_counters:
+            self.promises = {name: at for name, at in self.promises.items() if self.core.state.jobs[name].seq < job.seq}
 
     def run_until(self, until: float) -> None:
         while self.ends and self.ends[0][0] <= until:
@@ -364,7 +375,7 @@ def arrivals() -> st.SearchStrategy[list[tuple[float, ResourceRequest, float, fl
     """Pauses between submissions, requests, wall times, and the part of it that a job takes."""
     one = st.tuples(
         st.sampled_from([0.0, 0.0, 1.0, 5.0]),
-        plain_requests(),
+        requests(),
         st.sampled_from([3.0, 10.0, 25.0, 60.0]),
         st.sampled_from([0.1, 0.5, 1.0, 1.0]),
     )
@@ -382,8 +393,11 @@ def test_a_reserved_job_starts_by_its_time_if_wall_times_are_true(
         run.run_until(run.now + pause)
         name = f"j{number}"
         run.durations[name] = wall_time * part
+        if request.own is not None and request.own.of_run:
+            run.with_run_counters.add(name)
         description = job(name, wt=wall_time)
-        run.handle(Submit([JobDescription(name, description.execution, request, wall_time=wall_time)]))
+        with suppress(SubmissionRejected):  # a counter or a part of a GPU that no node has
+            run.handle(Submit([JobDescription(name, description.execution, request, wall_time=wall_time)]))
         run.schedule()
     run.run_until(math.inf)
     assert not run.core.state.unfinished

@@ -12,7 +12,7 @@ A reservation is computed when a later job could overtake, and kept until someth
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Collection, Set
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.forecast import Forecast, expected_duration, forecast
@@ -20,6 +20,7 @@ from qcg.pilotjob.core.node_group import NodeGroup, Target
 from qcg.pilotjob.core.queue import Head, QueueEntry, QueueLine
 from qcg.pilotjob.core.records import Grant, Job
 from qcg.pilotjob.core.resources import Hidden, Node
+from qcg.pilotjob.description.model import OwnResources
 
 SMALL = 64
 """Number of nodes and releases up to which a reservation is computed again whenever an attempt has ended."""
@@ -130,6 +131,40 @@ class Backfill:
             for other in line.target.groups
         )
 
+    def keeper(self, own: OwnResources) -> Reservation | None:
+        """The reservation of an earlier job that needs counters of the run which a job with these resources would take;
+        None if enough stays free. They are kept also from a job that ends in time: while its counters are taken, a job
+        has no reservation, and others could take its cores."""
+        if not (own.of_run and self.waiting):
+            return None
+        free = self._core.pool.counters.free
+        left = {name: free.get(name, 0) - number for name, number in own.of_run}
+        for group in self.waiting:
+            reserved = self.reservation(group)
+            needed = None if reserved is None else reserved.line.request.own
+            for name, number in () if needed is None else needed.of_run:
+                if name in left:
+                    left[name] -= number
+                    if left[name] < 0:
+                        return reserved
+        return None
+
+    def delayed(self, entry: QueueEntry, names: Collection[str]) -> Reservation | None:
+        """The reservation of an earlier job that a job would delay if it started now, in whichever of the groups with
+        these names; None if it delays none."""
+        own = entry.line.request.own
+        keeper = None if own is None else self.keeper(own)
+        if keeper is not None and keeper.order < entry.order:
+            return keeper
+        first = None
+        for group in entry.line.target.groups:
+            if group.name in names:
+                found = self.reservation(group)
+                if found is None or found.order >= entry.order or self.ends_in_time(entry, found):
+                    return None
+                first = first or found
+        return first
+
     def free_cores(self, target: Target) -> int:
         """The free cores, also those that are hidden at the moment."""
         return max([group.free_cores + self._hidden_in(group) for group in target.groups], default=0)
@@ -140,9 +175,6 @@ class Backfill:
 
     def allocate(self, line: QueueLine, blocked: Set[NodeGroup]) -> Grant | None:
         """Take a grant for the first job of a line that delays no reservation."""
-        own = line.request.own
-        if own is not None and own.of_run and not self._leaves_counters(line, own.names_of_run):
-            return None
         groups = line.target.groups
         if len(groups) > 1:
             groups = tuple(sorted(groups, key=lambda group: -group.free_cores - self._hidden_in(group)))
@@ -176,17 +208,6 @@ class Backfill:
     def _hidden_in(self, group: NodeGroup) -> int:
         reserved = self._reserved.get(group)
         return 0 if reserved is None else reserved.hidden_cores
-
-    def _leaves_counters(self, line: QueueLine, names: list[str]) -> bool:
-        """Whether the first job of the line holds none of these counters of the run when a reserved job needs them."""
-        for group in self.waiting:
-            reserved = self.reservation(group)
-            if reserved is None or self.ends_in_time(line.first, reserved):
-                continue
-            own = reserved.line.request.own
-            if own is not None and not set(names).isdisjoint(own.names_of_run):
-                return False
-        return True
 
     def _allocate_in(self, group: NodeGroup, line: QueueLine) -> Grant | None:
         request = line.request

@@ -68,7 +68,7 @@ def _start_waiting(core: CoreState, left: float, most: float, backfill: Backfill
         target = line.target
         grant = None
         own = line.request.own
-        has_counters = own is None or counters.has(own, kept)
+        has_counters = own is None or (counters.has(own, kept) and backfill.keeper(own) is None)
         if not has_counters:
             pass
         elif line.avoid:

@@ -263,12 +263,10 @@ class WaitExplainer:
                 f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
             )
             return Reason("patience", text, {**details, "behind": name})
-        reserved = [found for found in self._reservations(entry) if found.group.name in fitting]
-        if len(reserved) == len(fitting) and all(
-            found.order < entry.order and not self._backfill.ends_in_time(entry, found) for found in reserved
-        ):
-            expected = self._expected(reserved[0])
-            name = name_of(reserved[0].job, reserved[0].position)
+        delayed = self._backfill.delayed(entry, fitting)
+        if delayed is not None:
+            expected = self._expected(delayed)
+            name = name_of(delayed.job, delayed.position)
             text = (
                 f"its request, {_wanted(request)}, fits, but it would delay {name!r}, which is {expected['sentence']}"
             )
@@ -297,7 +295,7 @@ class WaitExplainer:
         counters = self._core.pool.counters
         for head in sorted(self._core.queue.heads(self._overdue, self._left, as_if_idle=True)):
             line, own = head[3], head[3].request.own
-            has_counters = own is None or counters.has(own, self._keepers)
+            has_counters = own is None or (counters.has(own, self._keepers) and self._backfill.keeper(own) is None)
             if has_counters and fits(line.request, self._candidates(line.request)):
                 continue
             if has_counters and self._core.patience > 0:
