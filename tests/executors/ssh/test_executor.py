@@ -7,9 +7,11 @@ import os
 
 import pytest
 
+from qcg.pilotjob.executors.ssh.log_viewer import LogViewer
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.host.process_tree import boot_id
-from tests.support.ssh_executor import SlowOutputs, a_launch, send
+from tests.support.ssh_executor import INSTANCE, SlowOutputs, a_launch, send
+from tests.support.waiting import wait_for
 
 
 def test_nothing_is_connected_before_the_first_launch(lab):
@@ -259,6 +261,59 @@ def test_files_are_installed_once_before_the_first_job(lab):
         assert observer.ended["1.1"].exit_code == 0
         assert sum("rsync --server" in line for line in lab.far.commands()) == 1
         await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+def test_files_that_have_changed_are_installed_by_the_next_manager(lab):
+    (lab.wd / "data").mkdir()
+
+    async def look(seq: int) -> None:
+        (lab.wd / "data" / "number").write_text(str(seq))
+        observer = lab.start(install=("data/",))
+        send(observer, a_launch(seq, "grep", str(seq), "../../../data/number"))
+        await observer.until(lambda: f"{seq}.1" in observer.ended)
+        assert observer.ended[f"{seq}.1"].exit_code == 0
+        lab.leave(observer)
+
+    for seq in (1, 2):
+        asyncio.run(look(seq))
+
+
+def test_a_poll_asks_for_all_jobs_of_a_host_with_one_command(lab):
+    async def scenario() -> None:
+        observer = lab.start(poll_interval=600.0, submit_poll_interval=600.0)
+        send(observer, *(a_launch(seq, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done") for seq in range(1, 31)))
+        await observer.until(lambda: len(observer.started) == 30)
+        polls = lab.far.called().count("jobs-poll")
+        assert polls == 0 if lab.channel == "serve" else polls < 10, "not one for each job"
+        for seq in range(1, 31):
+            (lab.run / f"work/1/job{seq}/go").touch()
+        logs = [lab.run / f"log/job/1/job{seq}/NN/job.status" for seq in range(1, 31)]
+        await asyncio.to_thread(wait_for, lambda: all("ENDED=" in path.read_text() for path in logs))
+        before = lab.far.called().count("jobs-poll")
+        await observer.executor.poll(["wizard"])
+        assert len(observer.ended) == 30
+        assert lab.far.called().count("jobs-poll") <= before + (2 if lab.channel == "one-shot" else 0)
+        await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+def test_logs_are_viewed_through_another_address_when_the_last_one_is_down(lab):
+    async def scenario() -> None:
+        config = lab.config(addresses=("login1", "login2"))
+        observer = lab.start(addresses=config.addresses)
+        send(observer, a_launch(1, "echo", "hello"))
+        await observer.until(lambda: "1.1" in observer.ended)
+        await observer.executor.shut_down(1, "cancel")
+        assert read_states(lab.run_dir)["wizard"].address == "login1"
+        lab.far.go_down("login1")
+        shown: list[bytes] = []
+        viewer = LogViewer(config, lab.run_dir, "r1", INSTANCE[:8])
+        assert "job.out" in await viewer.view("job/1/job1/NN", "list", "", shown.append)
+        await viewer.view("job/1/job1/NN", "cat", "job.out", shown.append)
+        assert b"".join(shown) == b"hello\n"
 
     asyncio.run(scenario())
 
