@@ -11,10 +11,14 @@ import pytest
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, EndReason, Usage
 from qcg.pilotjob.host.remote import status_file
+from qcg.pilotjob.host.remote.attempts import Attempt, AttemptLedger, Attempts
 from qcg.pilotjob.host.remote.errors import CommandError
 from qcg.pilotjob.host.remote.frames import FrameReader, read_frame, reply_frame, request_frame
+from qcg.pilotjob.host.remote.layout import LEDGER_SUFFIX, Layout
 from qcg.pilotjob.host.remote.ledger_view import LedgerView, to_json
 from qcg.pilotjob.host.remote.logout import logout_notices
+from qcg.pilotjob.host.remote.supervisor import AttemptSetup
+from tests.support.ssh_executor import a_launch
 
 
 def test_values_of_a_status_file_keep_newlines_and_backslashes(tmp_path: Path) -> None:
@@ -274,3 +278,17 @@ def test_a_host_without_logind_ends_nothing_at_logout(tmp_path: Path) -> None:
     (tmp_path / "etc/systemd").mkdir(parents=True)
     (tmp_path / "etc/systemd/logind.conf").write_text("KillUserProcesses=yes\n")
     assert logout_notices(str(tmp_path), "hobo") == []
+
+
+def test_an_attempt_that_waited_for_capacity_keeps_its_directory(tmp_path: Path) -> None:
+    layout = Layout(str(tmp_path / "run"))
+    layout.make()
+    ledger = AttemptLedger(layout.of_host(LEDGER_SUFFIX), layout, print)
+    setup = AttemptSetup(ledger, Attempts(layout, "run", "far"))
+    for seq in (1, 2):
+        ledger.attempts[f"{seq}.1"] = Attempt(str(tmp_path / f"job{seq}" / "01"), 1.0)
+    for seq in (1, 1, 2):
+        made = setup.prepare(a_launch(seq))
+        assert made.stdout == str(tmp_path / f"job{seq}" / "01" / "job.out")
+    ledger.close()
+    assert sorted(os.listdir(tmp_path / "job1")) == sorted(os.listdir(tmp_path / "job2")) == ["01", "NN"]

@@ -3,7 +3,7 @@
 import os
 import time
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Callable, Iterable, List
+from typing import Callable, Iterable, List, Optional
 
 from qcg.pilotjob.host.captured_output import OutputCapture
 from qcg.pilotjob.host.files import LaunchFiles
@@ -31,17 +31,21 @@ class JobSetup:
         is_start_deadline_over: Callable[[], bool],
         open_files: int,
         streams: OutputStreams,
+        prepare: Optional[Callable[[Launch], Launch]],
     ) -> None:
         """The parameters of `JobHost`, and its output streams."""
         self.capacity = ProcessCapacity()
         self.outputs = OutputCapture(output, log)
         self.streams = streams
+        self._prepare = prepare
         self._files = LaunchFiles(files)
         self._spawner = Spawner(log, is_start_deadline_over, open_files)
 
     def start(self, launch: Launch, others_run: bool) -> ActiveJob:
         """Start a job. Raises `NoCapacity` or `StartDeadlinePassed` when it may be started later, `Unstartable` when it
         cannot be started. `others_run`: jobs run whose end may make capacity for it."""
+        if self._prepare is not None:
+            launch = self._prepare(launch)
         since = ticks_now()
         has_files = False
         captured = None if launch.stream else self.outputs.capture(launch)

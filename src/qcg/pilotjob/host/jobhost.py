@@ -31,8 +31,6 @@ _EVERYTHING = ""
 
 
 class JobHost:
-    _kind = "agent"  # the process in which it runs, for users
-
     def __init__(
         self,
         ledger: Ledger,
@@ -45,21 +43,26 @@ class JobHost:
         open_files: int = 0,
         lane_runner: Optional[LaneRunner] = None,
         streams: Optional[OutputStreams] = None,
+        kind: str = "agent",
+        prepare: Optional[Callable[[Launch], Launch]] = None,
     ) -> None:
         """`files`, `output`: the directories of the files of launches and of saved output. `verdict_delay`: seconds to
         wait before a job that was killed from outside counts as failed. A batch system that ends an allocation kills
         jobs first and this host next, and then the job did not fail. `open_files`: the soft limit of open files of
         jobs; 0: that of this process. `lane_runner` starts the jobs of lanes; without one this host does. `streams`:
-        the output streams; without them no launch may have one."""
+        the output streams; without them no launch may have one. `kind`: the process in which this host runs, for users.
+        `prepare`: called right before each start; returns the launch to start, or raises Unstartable. A launch that has
+        to wait for capacity is prepared again, before any other one."""
         self._ledger = ledger
         self._name = name
+        self._kind = kind
         self._grace = grace
         self._log = log
         self._verdict_delay = verdict_delay
         self._undecided: Deque[Tuple[float, ActiveJob]] = deque()
         """Jobs killed from outside, each with the monotonic time from which on it counts as failed."""
         self._streams = OutputStreams("", name, -1, log) if streams is None else streams
-        self._setup = JobSetup(files, output, log, self._is_start_deadline_over, open_files, self._streams)
+        self._setup = JobSetup(files, output, log, self._is_start_deadline_over, open_files, self._streams, prepare)
         self._lanes = Lanes()
         self._runner = HostLaneRunner() if lane_runner is None else lane_runner
         self._offered = OfferedLanes(self._runner, self._lanes, self._setup.offers)

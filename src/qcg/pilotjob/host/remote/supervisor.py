@@ -36,7 +36,6 @@ from qcg.pilotjob.host.remote.notifier import notify
 from qcg.pilotjob.host.remote.orders import Orders
 from qcg.pilotjob.host.remote.supervisor_client import LOCK_SUFFIX, READY, RUNNING, SOCKET_SUFFIX, far_command
 from qcg.pilotjob.host.safe_open import open_own
-from qcg.pilotjob.host.start_errors import Unstartable
 
 LINGER = 2.0
 """Seconds that a supervisor stays after its last job."""
@@ -58,31 +57,22 @@ WAKE_INTERVAL = 0.02
 _PART = 1 << 18
 
 
-class RemoteJobHost(JobHost):
-    """A job host that sets up the directory of each attempt right before its start."""
+class AttemptSetup:
+    """Sets up the directory of each attempt right before its start."""
 
-    _kind = "supervisor on"
-
-    def __init__(self, ledger: AttemptLedger, layout: Layout, attempts: Attempts) -> None:
+    def __init__(self, ledger: AttemptLedger, attempts: Attempts) -> None:
+        self._ledger = ledger
         self._attempts = attempts
-        self._attempt_ledger = ledger
-        self._set_up: Set[str] = set()
-        """Attempts whose directory exists, but which could not be started yet."""
-        super().__init__(ledger, layout.host, layout.files, log=say, verdict_delay=VERDICT_DELAY)
+        self._last = ""
 
-    def _start(self, launch: Launch) -> None:
-        attempt = self._attempt_ledger.attempts.get(launch.id, Attempt("", 0.0))
+    def prepare(self, launch: Launch) -> Launch:
+        """The launch as it is started. Raises Unstartable."""
+        attempt = self._ledger.attempts.get(launch.id, Attempt("", 0.0))
         launch = self._attempts.complete(launch, attempt)
-        if launch.id not in self._set_up:
-            try:
-                self._attempts.set_up(launch, attempt)
-            except Unstartable as error:
-                self._record_not_started(launch.id, EndReason.UNSTARTABLE, str(error))
-                self._start_next_of_lane(launch.id)
-                return
-            self._set_up.add(launch.id)
-        super()._start(launch)
-        self._set_up.discard(launch.id)
+        if launch.id != self._last:  # one that had to wait for capacity has its directory
+            self._attempts.set_up(launch, attempt)
+            self._last = launch.id
+        return launch
 
 
 class Supervisor:
@@ -101,7 +91,16 @@ class Supervisor:
         attempts = Attempts(layout, instance, " ".join(map(quote, far_command())))
         self._claims = Claims(layout, layout.host)
         self._record_unstarted()
-        self._host = RemoteJobHost(self._ledger, layout, attempts)
+        setup = AttemptSetup(self._ledger, attempts)
+        self._host = JobHost(
+            self._ledger,
+            layout.host,
+            layout.files,
+            log=say,
+            verdict_delay=VERDICT_DELAY,
+            kind="supervisor on",
+            prepare=setup.prepare,
+        )
         self._orders = Orders(layout, layout.host)
         self._wakeup, self._signalled = socket.socketpair()
         self._wakeup.setblocking(False)
