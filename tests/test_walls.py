@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 
 from qcg.pilotjob.cluster import registry
 from tests.support import memory_executor
-from tests.support.project import PROJECT
-from tests.support.walls import MIXED, PURE_ROOMS, breaches, is_pure, modules_of
+from tests.support.project import PROJECT, ROOT
+from tests.support.walls import MIXED, PURE_ROOMS, breaches, is_pure, modules_of, shared_private_members
 
 SOURCE = Path(__file__).parents[1] / "src"
 MODULES = modules_of(SOURCE)
@@ -111,6 +112,51 @@ def test_what_a_room_is_for_is_allowed(module: str, line: str):
     assert breaches(f"qcg.pilotjob.{module}", line) == []
 
 
+PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+"""Names of the standard library that are public in spite of their underscore."""
+
+
+def foreign_private_names(text: str) -> list[str]:
+    """The uses of private attributes of objects whose class is in another file."""
+    tree = ast.parse(text)
+    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if of_self:
+                own.add(node.attr)
+            elif re.match(r"_[^_]", node.attr) and node.attr not in PUBLIC:
+                found.append((node.lineno, node.attr))
+    return [f"{line}: {name}" for line, name in found if name not in own]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_uses_private_attributes_of_objects_of_others(module: str):
+    assert foreign_private_names(MODULES[module].read_text()) == []
+
+
+def test_the_use_of_a_private_attribute_is_reported_with_its_line():
+    text = "def f(engine):\n    engine._executor = None\n    engine.state._replace(a=1)\n"
+    assert foreign_private_names(text) == ["2: _executor"]
+
+
+OVERRIDES = {
+    ("qcg.pilotjob.agent.simulated_host", "SimulatedHost"): "starts no processes, for measurements",
+    ("qcg.pilotjob.api.manager", "LocalManager"): "starts the manager that it connects to",
+    ("qcg.pilotjob.executors.ssh.log_viewer", "_ViewTransport"): "reads on after the answer",
+    ("qcg.pilotjob.host.remote.batch_ledger", "BatchLedger"): "is written by several processes",
+    ("qcg.pilotjob.journal.journal", "Journal"): "also reads",
+    ("qcg.pilotjob.api.client", "Manager"): "implements the interface of queries",
+    ("qcg.pilotjob.cli.offline_client", "RegistryClient"): "implements the interface of queries",
+}
+"""Classes that use or override private members of a class in another file, and why."""
+
+
+def test_only_these_classes_build_on_private_members_of_a_class_in_another_file():
+    assert shared_private_members(MODULES) == OVERRIDES.keys()
+
+
 def test_the_executor_of_the_engines_tests_is_small():
     """The interface of executors is small enough that one in memory takes fewer than 100 lines."""
     assert len(inspect.getsource(memory_executor).splitlines()) < 100
@@ -132,6 +178,26 @@ def test_only_the_package_of_slurm_mentions_slurm(module: str):
     if not place.startswith(KNOWS_SLURM):
         lines = OLD_OPTIONS.sub("", path.read_text()).splitlines()
         assert [f"{place}:{number} {line}" for number, line in enumerate(lines, 1) if "slurm" in line.lower()] == []
+
+
+OTHER_SOURCES = [
+    *(path for pattern in ("*.c", "*.h", "*.pyi") for path in sorted(SOURCE.rglob(pattern))),
+    *sorted((SOURCE / "qcg/appscheduler").rglob("*.py")),
+    *sorted((ROOT / "bench").rglob("*.*")),
+    *sorted((ROOT / "scripts").iterdir()),
+]
+
+
+@pytest.mark.parametrize("path", [path for path in OTHER_SOURCES if path.suffix != ".pyc"], ids=lambda path: path.name)
+def test_no_other_source_mentions_slurm(path: Path):
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if "slurm" in line.lower() or SLURM_COMMAND.search(line)] == []
+
+
+def test_the_other_sources_are_found():
+    assert {"relay.c", "relay.h", "_relay.pyi", "manager.py", "noop.py", "create-venv"} <= {
+        path.name for path in OTHER_SOURCES
+    }
 
 
 SLURM_COMMAND = re.compile(r"sbatch|srun|salloc|scancel|scontrol|\bsqueue", re.IGNORECASE)

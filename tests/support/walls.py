@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,6 +103,37 @@ def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
         found += _foreign_imports(imports)
         found += _too_new(tree, source)
     return [f"{module}:{line} {what}" for line, what in sorted(found)]
+
+
+def shared_private_members(modules: Mapping[str, Path]) -> set[tuple[str, str]]:
+    """The classes that use or override a private member of a base class of ours in another module."""
+    trees = {module: ast.parse(path.read_text()) for module, path in modules.items()}
+    classes = {
+        (module, node.name): node
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    found = set()
+    for (module, name), node in classes.items():
+        imported = {one.bound_as: (one.module, one.name) for one in _imports(trees[module], module.rpartition(".")[0])}
+        for base in node.bases:
+            origin = imported.get(base.id) if isinstance(base, ast.Name) else None
+            if origin in classes and _private_members(node) & _private_members(classes[origin]):
+                found.add((module, name))
+    return found
+
+
+def _private_members(node: ast.ClassDef) -> set[str]:
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.add(part.name)
+        elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in ("self", "cls"):
+            names.add(part.attr)
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            names.add(part.id)
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
 def _room(module: str) -> str | None:
