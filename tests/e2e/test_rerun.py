@@ -12,7 +12,7 @@ from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.errors import RequestRefusedError, WrongArgumentsError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import Manager
-from tests.support.crashing import Crashing, marking
+from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import run, write_requests
 from tests.support.serving import served
 from tests.support.waiting import wait_for
@@ -130,6 +130,42 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
             manager.rerun()
         with pytest.raises(RequestRefusedError, match="jobNames"):
             manager.send_request({"request": "rerunJob"})
+
+
+def test_jobs_run_again_in_the_middle_of_a_run(tmp_path: Path):
+    """What has failed runs again while other jobs run and wait."""
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
+        jobs = Jobs()
+        for description in (*CHAIN, waiting("busy"), marking("later", after="busy")):
+            jobs.add_std(description)
+        manager.submit(jobs)
+        manager.wait4(["d", "i"])
+        assert manager.status("busy")["jobs"]["busy"]["data"]["status"] == "EXECUTING"
+        (tmp_path / "ok").touch()
+        assert manager.rerun(states="failed")["rerun"] == 5
+        manager.wait4(["d", "i"])
+        assert manager.status("busy")["jobs"]["busy"]["data"]["status"] == "EXECUTING"
+        (tmp_path / "release").touch()
+        manager.wait4all()
+        states = {name: job["data"]["status"] for name, job in manager.status(list("abcdi"))["jobs"].items()}
+        assert set(states.values()) == {"SUCCEED"}
+    expected = ["a", "a", "b", "busy", "c", "d", "done", "i:0", "i:1", "i:1", "i:2", "later"]
+    assert marks(tmp_path) == expected
+
+
+def test_jobs_run_again_after_the_manager_was_killed(tmp_path: Path):
+    """The manager that resumes the run starts what had failed before the crash, and what was left."""
+    jobs = [*CHAIN, waiting("busy"), marking("later", after="busy")]
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", jobs), "--nodes", "2")
+    crashing.start()
+    crashing.pid_of("busy")
+    wait_for(lambda: {"a", "i", "d"} <= crashing.entries_so_far().keys(), what="the failures")
+    crashing.kill_manager()
+    (tmp_path / "ok").touch()
+    crashing.release()
+    assert crashing.finish("qcg-pm", "--rerun", "failed").returncode == 0
+    expected = ["a", "a", "b", "busy", "c", "d", "done", "i:0", "i:1", "i:1", "i:2", "later"]
+    assert marks(tmp_path) == expected
 
 
 def test_the_asyncio_client_runs_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
