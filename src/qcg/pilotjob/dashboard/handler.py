@@ -146,8 +146,12 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(self._post)
 
     def _answer(self, method: Any) -> None:
-        headers = _headers(self.headers)
         try:
+            if self.request_version == "HTTP/0.9":
+                # Its answers have no headers, which keep browsers safe.
+                self.request_version, self.close_connection = "HTTP/1.0", True
+                raise WrongRequest("This version of HTTP is too old.", HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+            headers = _headers(self.headers)
             refused = self.parts.access.check_host(headers)
             if refused is not None:
                 raise _refusal(refused)
@@ -293,6 +297,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Called for requests that cannot be parsed, and for other methods."""
         self.close_connection = True
+        self.request_version = "HTTP/1.0"  # answers of HTTP 0.9 have no headers
         status = HTTPStatus(code)
         if status is HTTPStatus.NOT_IMPLEMENTED:
             status = HTTPStatus.METHOD_NOT_ALLOWED
