@@ -115,6 +115,14 @@ def test_the_timeline_shows_what_the_registry_has(dashboard: Dashboard):
     assert nodes["lanes_total"] == 1
 
 
+def test_the_analysis_has_gaps_and_launches(dashboard: Dashboard):
+    analysis = dashboard.get("api/analysis").json
+    assert analysis["attempts"] == 9
+    assert analysis["launches"]["most"] >= analysis["launches"]["median"] >= 0
+    assert [node["attempts"] for node in analysis["nodes"]] == [9]
+    assert len(analysis["cores"]) == 4
+
+
 def test_metrics_are_openmetrics(dashboard: Dashboard):
     reply = dashboard.raw("GET", "/metrics", {"Authorization": f"Bearer {dashboard.token}"})
     assert reply.headers["content-type"].startswith("application/openmetrics-text")

@@ -12,6 +12,7 @@ from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.dashboard.allocations import allocations_of
 from qcg.pilotjob.dashboard.feed import SummaryFeed
+from qcg.pilotjob.dashboard.launch_analyser import LaunchAnalyser
 from qcg.pilotjob.dashboard.timeline_keeper import TimelineKeeper
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.report.metrics_text import CONTENT_TYPE, metrics_text
@@ -63,6 +64,7 @@ class Api:
         self._feed = feed
         self._control = control
         self._timelines = TimelineKeeper(run)
+        self._analyser = LaunchAnalyser(run)
         self.reads: dict[str, Callable[[Parameters], Answer]] = {
             "api/summary": self._summary,
             "api/poll": self._poll,
@@ -72,10 +74,14 @@ class Api:
             "api/graph": self._graph,
             "api/timeline": self._timeline,
             "api/usage": self._usage,
+            "api/analysis": self._analysis,
             "api/allocations": self._allocations,
             "metrics": self._metrics,
         }
         """What GET answers, by address."""
+
+    def close(self) -> None:
+        self._analyser.close()
 
     def act(self, body: bytes) -> Answer:
         """Change jobs: the answer to POST `api/act`."""
@@ -166,6 +172,9 @@ class Api:
         counts = msgspec.to_builtins(timeline.throughput(first, last, bins))
         used = timeline.utilisation(first, last, bins)
         return _json({"first": first, "last": last, "utilisation": used, **counts})
+
+    def _analysis(self, given: Parameters) -> Answer:
+        return Answer(self._analyser.latest())
 
     def _allocations(self, given: Parameters) -> Answer:
         return _json({"allocations": allocations_of(self._run)})

@@ -88,6 +88,7 @@ class DashboardServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def stop(self) -> None:
         """End all connections and `serve_forever`; called from another thread."""
         self.feed.close()
+        self.api.close()
         self.shutdown()
         self.server_close()
         with self._lock:
