@@ -29,6 +29,7 @@ BENCHMARKS = {
     "latency": "latency of a job, of its dependent, and of the start of a manager",
     "utilisation": "a mix of jobs against the same order without overhead",
     "backfill": "order of jobs on workload traces: patience, reservations and EASY, in simulated time",
+    "dashboard": "jobs at full speed with a dashboard and ten browsers, and without",
     "idle": "CPU time of an idle manager and agent",
     "remote": "jobs on remote hosts against a bare loop there, logins and latencies",
 }

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from bench import growth, idle, latency, manager, memory, noop, utilisation
+from bench import dashboard, growth, idle, latency, manager, memory, noop, utilisation
 from bench.finding import BenchError, Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
@@ -118,6 +118,13 @@ def test_a_mix_takes_at_least_as_long_as_without_overhead(tmp_path: Path, monkey
 def test_a_service_that_has_nothing_to_do_needs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(idle, "WINDOW", 0.5)
     assert 0 <= by_name(idle.run(setting(tmp_path)))["idle"].value < 20
+
+
+def test_a_dashboard_is_measured_with_browsers(tmp_path: Path):
+    found = by_name(dashboard.run(setting(tmp_path)))
+    assert found[f"dashboard: {dashboard.ALONE}"].value > 10
+    assert found[f"dashboard: {dashboard.WATCHED}"].value > 10
+    assert "of a core" in found["dashboard: ratio"].note
 
 
 def test_without_overhead_jobs_follow_each_other_at_once():
