@@ -139,3 +139,9 @@ def _stat(pid: int) -> tuple[str, int] | None:
 def _reap(pid: int) -> None:
     with suppress(ChildProcessError):  # somebody else has waited for it
         os.waitpid(pid, os.WNOHANG)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped this process."""
+    stat = _stat(pid)
+    return stat is not None and stat[0] == "T"

@@ -23,6 +23,7 @@ COMMANDS = {
     "clean": "Remove the files of runs that have ended.",
     "status": "Show how a running manager is.",
     "jobs": "List the jobs of a running manager.",
+    "top": "Watch a run on the whole screen, and act on its jobs.",
     "info": "Show all details of jobs.",
     "why": "Say what jobs wait for, or why they failed.",
     "submit": "Submit more jobs to a running manager.",
@@ -61,7 +62,7 @@ TAKE_TARGET = frozenset(
     )
 )
 """Commands with `--path` and `--address`, which may also be given before the command."""
-TAKE_PATH = frozenset(("report", "dashboard", "runs", "clean"))
+TAKE_PATH = frozenset(("report", "dashboard", "runs", "clean", "top"))
 """Commands that take a directory alone."""
 WORKING_DIRECTORY = dict.fromkeys(("run", "alloc", "sbatch", "bench"), "; its working directory is given with --wd")
 
