@@ -55,9 +55,10 @@ def test_a_million_attempts_are_shown_in_little_time_and_memory(tmp_path: Path, 
         # Twice: what is kept for the next answers is built by the first ones.
         took = {}
         for path, parameters in questions * 2:
+            question = (path, *parameters.values())
             before = computed(dashboard)
             assert dashboard.get(path, **parameters).status == 200
-            took[(path, *parameters.values())] = computed(dashboard) - before
+            took[question] = computed(dashboard) - before
         slow = {}
         for sort in ("started", "duration", "memory", "state"):
             slow[sort], _ = ask("api/jobs", sort=sort, descending="1")
