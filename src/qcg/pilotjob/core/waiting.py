@@ -16,6 +16,9 @@ from qcg.pilotjob.core.records import Job
 
 MOST_COUNTED = 2000
 """Jobs with iterations in a line whose iterations are counted. If there are more, the others count as their average."""
+MOST_CHECKED = 10_000
+"""Entries of a line up to which those with nothing left to start are removed first. Otherwise their number may be
+overestimated a little."""
 MOST_SEARCHED = 2000
 """Jobs that are searched for one that waits for others."""
 
@@ -80,12 +83,10 @@ def _number_in(found: tuple[QueueLine, int]) -> int:
 
 def _ready_in(line: QueueLine) -> int:
     """The number of jobs and iterations in a line that can be started when there is room."""
+    if line.gone and len(line.entries) <= MOST_CHECKED:
+        line.remove_final()
     iterated = len(line.iterated)
-    # Of the jobs that have become final, the iterated ones are counted below, with nothing ready.
-    single = len(line.entries) - iterated
-    if line.gone:
-        final = sum([entry.next() is None for entry in islice(line.iterated, MOST_COUNTED)])
-        single = max(single - max(line.gone - final, 0), 0)
+    single = max(len(line.entries) - iterated - line.gone, 0)
     if not iterated:
         return single
     counted = [_ready_of(entry) for entry in islice(line.iterated, MOST_COUNTED)]

@@ -58,7 +58,7 @@ def first_submission(connection: sqlite3.Connection) -> float | None:
 
 
 class Course:
-    """Reads starts and ends of attempts before a time, in bins."""
+    """Reads starts and ends of attempts up to a time, in bins."""
 
     def __init__(self, connection: sqlite3.Connection, first: float, width: float, until: float) -> None:
         self._connection = connection
@@ -66,17 +66,17 @@ class Course:
 
     def starts(self, part: tuple[int, int] | None) -> Iterator[Edges]:
         """Starts of the attempts in a part; None: of attempts that were repeated."""
-        return self._edges(part, "max(started, :origin)", "started < :until")
+        return self._edges(part, "max(started, :origin)", "started <= :until")
 
     def ends(self, part: tuple[int, int] | None) -> Iterator[Edges]:
         """Ends of the attempts in a part."""
-        return self._edges(part, "max(ended, started, :origin)", "started < :until AND ended > 0 AND ended < :until")
+        return self._edges(part, "max(ended, started, :origin)", "started <= :until AND ended > 0 AND ended <= :until")
 
     def failures(self, part: tuple[int, int]) -> Iterator[tuple[int, int]]:
         """Bins with the numbers of failures that ended there."""
         query = (
             f"SELECT CAST((max(ended, :origin) - :origin) / :width AS INTEGER) AS bin, count(*) FROM runs"
-            f" WHERE place >= :first AND place < :end AND state = {FAILED} AND ended < :until GROUP BY bin"
+            f" WHERE place >= :first AND place < :end AND state = {FAILED} AND ended <= :until GROUP BY bin"
         )
         return iter(self._connection.execute(query, {**self._values, "first": part[0], "end": part[1]}))
 

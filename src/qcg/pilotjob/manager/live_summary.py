@@ -215,7 +215,7 @@ class LiveSummary:
             if not self._is_past_due():
                 return  # it was read while this one waited
             activity.outdated = False
-            began, seconds = time.monotonic(), 0.0
+            seconds = 0.0
             try:
                 connection = self._engine.journal.connection()
                 if activity.past_is_missing:
@@ -228,7 +228,7 @@ class LiveSummary:
                     activity.replace_failures(failures.failures)
             except JournalError:  # it cannot be written at the moment: the old failures are as good
                 activity.outdated = True
-            self._past_after = time.monotonic() + SHARE * max(seconds, time.monotonic() - began - seconds)
+            self._past_after = time.monotonic() + SHARE * seconds
 
 
 async def _in_turns(steps: Iterator[None]) -> float:

@@ -1,0 +1,89 @@
+"""Numbers of what waits, by what it waits for, and the work that is left."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.waiting import count_waiting, dependent_example, held_example
+from qcg.pilotjob.core.waiting_reasons import waiting_groups
+from qcg.pilotjob.core.workload import workload
+from tests.core.core_driver import CoreDriver, job, machine
+
+
+def waiting_in(driver: CoreDriver) -> tuple[dict[int, int], int, int]:
+    """By number of cores, what is ready; what is held; what depends on others."""
+    found = count_waiting(driver.core.state)
+    by_cores: dict[int, int] = {}
+    for line, number in found.in_lines:
+        by_cores[line.least_cores] = by_cores.get(line.least_cores, 0) + number
+    total = sum(by_cores.values()) + found.held + found.paused + found.dependent
+    assert total == driver.core.state.unit_counts[QUEUED]
+    return by_cores, found.held, found.dependent
+
+
+def test_jobs_and_iterations_are_counted_by_request():
+    driver = CoreDriver(machine(4))
+    driver.submit(job("a"), job("its", its=10), job("wide", 4, its=3), job("b", 2))
+    assert waiting_in(driver) == ({1: 11, 4: 3, 2: 1}, 0, 0)
+    driver.schedule()
+    assert waiting_in(driver) == ({1: 7, 4: 3, 2: 1}, 0, 0)
+    driver.cancel("wide:1")
+    assert waiting_in(driver) == ({1: 7, 4: 2, 2: 1}, 0, 0)
+    driver.cancel("b")
+    assert waiting_in(driver) == ({1: 7, 4: 2}, 0, 0)
+
+
+def test_held_and_dependent_ones_are_counted_apart():
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"), job("its", its=5, after="a"), job("h", hold=True), job("k", its=4))
+    assert waiting_in(driver) == ({1: 5}, 1, 6)
+    driver.hold("k")
+    assert waiting_in(driver) == ({1: 1}, 5, 6)
+    driver.release("k:2")
+    assert waiting_in(driver) == ({1: 2}, 4, 6)
+    driver.hold("b")
+    assert waiting_in(driver)[1] == 5
+    assert held_example(driver.core.state) in ("h", "b", "k")
+    found = dependent_example(driver.core.state)
+    assert found is not None
+    assert found[0].name == "its"
+
+
+def test_same_index_dependents_are_ready_one_by_one():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=4), job("b", its=4, after="a:${it}"))
+    assert waiting_in(driver) == ({1: 4}, 0, 4)
+    driver.schedule()
+    driver.end("a:0")
+    assert waiting_in(driver) == ({1: 3}, 0, 3)
+
+
+def test_each_group_has_the_reason_of_its_first_job():
+    driver = CoreDriver(machine(2))
+    descriptions = {one.name: one for one in (job("run", its=2), job("a", its=3), job("wide", 2), job("b", after="a"))}
+    driver.submit(*descriptions.values())
+    driver.schedule()
+    state = driver.core.state
+    groups = waiting_groups(state, count_waiting(state), driver.now, 8, lambda one: descriptions[one.name])
+    assert [(group.number, group.reason, group.example) for group in groups] == [
+        (3, "resources", "a:0"),
+        (1, "resources", "wide"),
+        (1, "dependencies", "b"),
+    ]
+    assert groups[0].sentence == "it needs 1 core, and 0 of 2 are free"
+    assert len(waiting_groups(state, count_waiting(state), driver.now, 1, lambda one: descriptions[one.name])) == 1
+
+
+def test_the_work_left_has_durations_and_places():
+    driver = CoreDriver(machine(4, 4))
+    driver.submit(job("short", its=30), job("wide", 4, its=2), job("whole", nodes=1))
+    driver.schedule()
+    driver.start("short:0")
+    driver.end("short:0")
+    state = driver.core.state
+    by_waiting = {load.waiting: load for load in workload(state, count_waiting(state).in_lines, driver.now)}
+    assert by_waiting[22].places == 8
+    assert by_waiting[22].mean == 1.0  # each event of the driver takes a second
+    assert by_waiting[22].running == 7
+    assert by_waiting[2].places == 2
+    assert by_waiting[2].mean is None
+    assert by_waiting[1].places == 2

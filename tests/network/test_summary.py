@@ -1,0 +1,165 @@
+"""The summary of a run: the request, the published event, and pages of the list of jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.cli.offline_client import RegistryClient
+from qcg.pilotjob.report.run_summary import RunSummary
+from tests.support.pilot import job
+from tests.support.serving import Served, served
+from tests.support.waiting import wait_for
+
+GATE = "until [ -e go ]; do sleep 0.05; done"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path, "--nodes", "2") as service:
+        yield service
+
+
+def summary(service: Served) -> RunSummary:
+    return msgspec.convert(service.data("summary"), RunSummary)
+
+
+def test_a_live_run_is_summed_up(service: Served):
+    service.submit(
+        job("gate", "sh", "-c", GATE),
+        job("bad", "sh", "-c", "echo 'it \x1b[31mbroke' >&2; exit 3"),
+        job("wide", "true", numCores={"exact": 2}, iteration=4),
+        job("then", "true", after=["wide"]),
+    )
+    service.wait("bad", "FAILED")
+    found = summary(service)
+    assert (found.run, found.alive, found.directory) == ("x", True, str(service.run_dir))
+    assert found.jobs == {"QUEUED": 2, "EXECUTING": 1, "FAILED": 1}
+    assert found.iterations == {"QUEUED": 4}
+    assert found.units == {"QUEUED": 5, "EXECUTING": 1, "FAILED": 1}
+    assert (found.cores, found.used, found.running) == (2, 1, 1)
+    assert [(node.name, node.cores, node.used, node.state) for node in found.nodes] == [("n0", 2, 1, "ready")]
+    assert {(group.count, group.reason, group.example) for group in found.waiting} == {
+        (4, "resources", "wide:0"),
+        (1, "dependencies", "then"),
+    }
+    (failed,) = found.failed
+    assert (failed.count, failed.reason, failed.sentence, failed.example) == (1, "exit", "exit code 3", "bad")
+    assert "broke" in failed.last_lines[0]
+    assert "\x1b" not in failed.last_lines[0]
+    assert found.started is not None
+    assert found.ended is None
+    (service.wd / "go").touch()
+    service.wait("then", "SUCCEED")
+    over = summary(service)
+    assert over.ended is not None
+    assert over.estimate is None
+    assert over.waiting == ()
+    assert over.history is not None
+    assert (sum(over.history.starts), sum(over.history.ends), sum(over.history.failures)) == (7, 7, 1)
+
+
+def test_a_resumed_manager_has_the_history_of_the_earlier_one(service: Served):
+    service.submit(job("a", "true", iteration=20), job("bad", "false", iteration=3))
+    service.wait("bad", "FAILED")
+    service.wait("a", "SUCCEED")
+    before = summary(service)
+    service.data("finish")
+    service.process.communicate(timeout=60)
+    with RegistryClient(service.run_dir) as recorded:
+        ended = recorded.summary()
+    assert not ended.alive
+    assert ended.units == before.units == {"SUCCEED": 20, "FAILED": 3}
+    assert [(group.count, group.example) for group in ended.failed] == [(3, "bad:0")]
+    assert ended.started == before.started
+    assert ended.history is not None
+    assert sum(ended.history.ends) == 23
+    service.resume()
+    after = summary(service)
+    assert after.started == before.started
+    assert after.history is not None
+    assert (sum(after.history.starts), sum(after.history.failures)) == (23, 3)
+    assert [(group.count, group.example) for group in after.failed] == [(3, "bad:0")]
+    service.data("removeJob", jobNames=["bad"])
+    wait_for(lambda: summary(service).failed == (), what="the removed failures to be forgotten")
+
+
+def test_a_summary_is_published_when_something_has_changed_and_only_then(service: Served):
+    with service.subscriber("SUM") as subscriber:
+        first = _summary_of(subscriber.receive())
+        assert first["units"] == {}
+        assert subscriber.receive(timeout=2.5) is None, "nothing has changed"
+        service.submit(job("a", "true"))
+        began = time.monotonic()
+        received = 0
+        while _summary_of(subscriber.receive())["units"] != {"SUCCEED": 1}:
+            received += 1
+        assert received <= 2 + time.monotonic() - began
+    service.submit(job("b", "true"))
+    service.wait("b", "SUCCEED")
+
+
+def _summary_of(message: list[bytes] | None) -> dict[str, Any]:
+    assert message is not None
+    topic, _, body = message[0].partition(b" ")
+    assert topic == b"SUM"
+    found: dict[str, Any] = json.loads(body)["summary"]
+    return found
+
+
+def test_jobs_are_listed_page_by_page(service: Served):
+    service.submit(*(job(f"j{number}", "sh", "-c", GATE) for number in range(25)), job("other", "false"))
+    listed: list[str] = []
+    page = service.data("listJobs", limit=10)
+    while True:
+        listed += page["jobs"]
+        assert page["length"] == len(page["jobs"]) <= 10
+        assert page["total"] == 26
+        if not page["more"]:
+            break
+        page = service.data("listJobs", limit=10, after=listed[-1])
+    assert listed == [*(f"j{number}" for number in range(25)), "other"]
+    complete = service.data("listJobs")
+    assert set(complete) == {"length", "jobs"}
+    assert list(complete["jobs"]) == listed
+    assert complete["jobs"]["j24"]["inQueue"] >= 0
+    assert list(service.data("listJobs", pattern="j1?", limit=3)["jobs"]) == ["j10", "j11", "j12"]
+    assert list(service.data("listJobs", pattern=["other", "j3", "nobody"])["jobs"]) == ["j3", "other"]
+    assert list(service.data("listJobs", states="EXECUTING", limit=100)["jobs"]) == ["j0", "j1"]
+    assert service.data("listJobs", states=["OMITTED"])["jobs"] == {}
+    for wrong in ({"limit": 0}, {"after": "nobody"}, {"states": ["GONE"]}, {"pattern": 3}, {"before": "j3"}):
+        assert service.ask("listJobs", **wrong)["code"] == 1
+    (service.wd / "go").touch()
+    wait_for(lambda: service.data("status", options={"allJobsFinished": True})["AllJobsFinished"], what="all jobs")
+
+
+def test_a_summary_costs_no_more_with_many_jobs(service: Served):
+    """CPU time of the manager for a hundred summaries, with few and with many jobs that wait."""
+
+    def cost() -> float:
+        clock = Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return float(clock[11]) + float(clock[12])
+
+    def measure() -> float:
+        wait_for(lambda: "j0" in service.data("listJobs", limit=1)["jobs"], what="jobs")
+        began = cost()
+        with service.client() as client:
+            for _ in range(100):
+                assert client.ask("summary")["code"] == 0
+                assert client.ask("listJobs", limit=10)["code"] == 0
+        return cost() - began
+
+    service.submit(*(job(f"j{number}", "sh", "-c", GATE) for number in range(100)))
+    few = measure()
+    for first in range(100, 40_000, 10_000):
+        service.submit(*(job(f"j{number}", "sh", "-c", GATE) for number in range(first, first + 10_000)))
+    many = measure()
+    service.data("cancelJob", jobNames=[f"j{number}" for number in range(2, 40_100)])
+    (service.wd / "go").touch()
+    assert many <= 4 * max(few, 10), f"{many} clock ticks with 40,000 jobs, {few} with 100"
