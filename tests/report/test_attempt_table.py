@@ -26,6 +26,7 @@ from qcg.pilotjob.report.attempt_table import read_attempts
 from tests.support.hostile_texts import HOSTILE
 from tests.support.large_registry import USAGE, Shape, write_registry
 from tests.support.pilot import COMMANDS, job, run, run_requests
+from tests.support.project import ROOT
 from tests.support.tiers import per_tier
 
 
@@ -240,3 +241,9 @@ def test_many_attempts_are_written_without_keeping_them_in_memory(tmp_path: Path
         assert sum(1 for _ in file) > number
     assert kilobytes < 40_000
     assert seconds < 5 + number * 2e-5
+
+
+def test_every_column_is_documented():
+    page = (ROOT / "docs/how-to/analyse-run.md").read_text()
+    table = page[page.index("### Columns") :]
+    assert [name for name in COLUMNS if f"`{name}`" not in table] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import xml.etree.ElementTree as ElementTree
 from datetime import datetime
 from itertools import pairwise
@@ -23,6 +24,7 @@ from tests.report.timeline_samples import BEGAN, One, columns
 from tests.support.hostile_texts import HOSTILE, harm_in
 from tests.support.large_registry import Shape, write_registry
 from tests.support.pilot import job, run, run_requests
+from tests.support.project import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
 SAMPLE = [
@@ -182,3 +184,20 @@ def test_ticks_are_labelled_as_people_read_clocks():
 )
 def test_durations_are_in_words(seconds: float, words: str):
     assert in_words(seconds) == words
+
+
+DOCUMENTED = ROOT / "docs/images/gantt.svg"
+
+
+def test_the_picture_of_the_documents_is_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """QCG_PM_WRITE_IMAGES=1 draws it anew."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    write_registry(tmp_path / FILE_NAME, Shape(90, nodes=2, cores=4, failed=0.06, retried=0.05))
+    with snapshot(tmp_path / FILE_NAME) as connection:
+        drawn = svg_of(gantt(Timeline.read(connection), "/home/me/demo/study"))
+    monkeypatch.undo()
+    time.tzset()
+    if os.environ.get("QCG_PM_WRITE_IMAGES") == "1":
+        DOCUMENTED.write_text(drawn)
+    assert DOCUMENTED.read_text() == drawn
