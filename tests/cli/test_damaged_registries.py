@@ -54,6 +54,8 @@ NOT_UTF_8 = "CAST(x'fffe41' AS TEXT)"
 COMMANDS = [
     ["report"],
     ["report", "--json"],
+    ["report", "--analysis"],
+    ["report", "--csv", "-"],
     ["jobs"],
     ["jobs", "--json"],
     ["info", "it", "--json"],
