@@ -54,8 +54,9 @@ class FollowedRun:
         self._registry = RunRegistry(run_dir)
         self._lock = threading.Lock()
         self._checked = 0.0
+        self._next_connect = 0.0
         self._graph = DependencyGraph()
-        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry, self._graph)
+        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry, self._graph, first=True)
         self._closed = threading.Event()
 
     def read_registry(
@@ -129,7 +130,7 @@ class FollowedRun:
             # The manager has ended since: the registry has everything.
             with self._lock:
                 if self._current is run:
-                    self._replace(None)
+                    self._replace(None, alive=has_manager(self.run_dir))
                 current = self._current
             return question(current)
 
@@ -144,9 +145,17 @@ class FollowedRun:
     def _check(self) -> None:
         """Change over when a manager has come or gone."""
         alive = has_manager(self.run_dir)
-        if alive == isinstance(self._current, LiveRun):
-            return
-        self._replace(self._connect() if alive else None)
+        if not alive:
+            self._next_connect = 0.0
+            if isinstance(self._current, LiveRun) or self._current.alive:
+                self._replace(None, alive=False)
+        elif isinstance(self._current, RecordedRun):
+            began = time.monotonic()
+            manager = self._connect() if began >= self._next_connect else None
+            # One that is stopped answers late, and is asked rarely.
+            self._next_connect = max(self._next_connect, time.monotonic() + 10 * (time.monotonic() - began))
+            if manager is not None or not self._current.alive:
+                self._replace(manager, alive=True)
 
     def _connect(self) -> Manager | None:
         try:
@@ -154,14 +163,13 @@ class FollowedRun:
         except QCGPJMAError:  # without a network interface, or just ended
             return None
 
-    def _replace(self, manager: Manager | None) -> None:
+    def _replace(self, manager: Manager | None, *, alive: bool) -> None:
         before = self._current
         if manager is not None:
             self._current = LiveRun(self.run_dir, self._registry, self._graph, manager)
-        elif isinstance(before, LiveRun) or before.alive != has_manager(self.run_dir):
-            self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=has_manager(self.run_dir))
-        if self._current is not before:
-            before.close()
+        else:
+            self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=alive)
+        before.close()
 
 
 def _wait(known: RunSummary, timeout: float, run: LiveRun | RecordedRun) -> RunSummary:

@@ -13,6 +13,7 @@ from qcg.pilotjob.report.recorded_summary import recorded_summary
 from qcg.pilotjob.report.run_summary import RunSummary, has_changed
 from qcg.pilotjob.runs.messages import describe_run_without_manager
 from qcg.pilotjob.watch.dependency_graph import DependencyGraph
+from qcg.pilotjob.watch.first_summary import first_summary, is_large
 from qcg.pilotjob.watch.job_details import details_of, find, streams_of
 from qcg.pilotjob.watch.job_finder import JobFinder
 from qcg.pilotjob.watch.job_lists import list_jobs
@@ -27,8 +28,11 @@ CHECK_EVERY = 1.0
 class RecordedRun:
     """Implements RunSource on a registry."""
 
-    def __init__(self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, *, alive: bool = False) -> None:
-        """`alive`: a manager runs and cannot be asked, because it has no network interface."""
+    def __init__(
+        self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, *, alive: bool = False, first: bool = False
+    ) -> None:
+        """`alive`: a manager runs and cannot be asked, because it has no network interface. `first`: the first summary
+        of a large run has counts alone, so that displays need not wait for the rest."""
         self.run_dir = run_dir
         self._registry = registry
         self.alive = alive
@@ -36,6 +40,7 @@ class RecordedRun:
         self._finder = JobFinder()
         self._closed = threading.Event()
         self._computing = threading.Lock()
+        self._is_first = first
         self._last: tuple[int, RunSummary] | None = None
         """The last summary, and the version of the registry that it is about."""
 
@@ -45,6 +50,10 @@ class RecordedRun:
     def _summary(self, connection: sqlite3.Connection, version: int) -> RunSummary:
         # One thread computes it, and the others wait: it takes a second for a million attempts.
         with self._computing:
+            if self._is_first and is_large(connection):
+                self._is_first = False
+                return replace(first_summary(connection, self.run_dir), alive=self.alive)
+            self._is_first = False
             if self._last is None or self._last[0] != version:
                 found = recorded_summary(connection, self.run_dir)
                 self._last = version, replace(found, alive=self.alive)
