@@ -89,6 +89,17 @@ def test_only_launches_that_were_never_sent_are_given_back():
     assert not attempts.drop_unsent("1.1")
 
 
+def test_a_launch_that_the_next_connection_does_not_find_was_never_sent():
+    attempts = made("1.1")
+    take(attempts)
+    attempts.connection_lost()
+    assert not attempts.drop_unsent("1.1")
+    attempts.reported([])
+    assert attempts.may_run == []
+    assert ids(attempts) == ["1.1"], "it is sent again"
+    assert attempts.drop_unsent("1.1"), "unless it is cancelled before"
+
+
 def test_a_host_that_has_lost_an_accepted_attempt_is_noticed():
     attempts = made("1.1", "2.1")
     take(attempts)

@@ -197,3 +197,46 @@ def test_an_attempt_without_outputs_is_forgotten_with_its_end(lab):
         await observer.executor.shut_down(1, "cancel")
 
     asyncio.run(scenario())
+
+
+class SlowInputs(NoJobFiles):
+    """Inputs of all jobs. Their first copy arrives at once, the second one when the test says so."""
+
+    def __init__(self) -> None:
+        self.copies = 0
+        self.again = asyncio.Event()
+        self.arrived = asyncio.Event()
+
+    def needs_inputs(self, launch: Launch) -> bool:
+        return True
+
+    async def stage_in(self, host: ConnectedHost, launches: Sequence[Launch]) -> dict[str, str]:
+        self.copies += 1
+        if self.copies > 1:
+            self.again.set()
+            await self.arrived.wait()
+        return {}
+
+
+def test_a_job_that_is_cancelled_while_its_inputs_are_copied_once_more_never_starts(lab):
+    """Its launch was on its way when the connection was lost, and has not arrived."""
+
+    async def scenario() -> None:
+        files = SlowInputs()
+        observer = lab.start(files=files, channel="one-shot")
+        lab.far.refuse("jobs-submit")
+        send(observer, a_launch(1))
+        await observer.until(lambda: bool(observer.away))
+        (lab.far.root / "refuses").unlink()
+        observer.executor.reconnect("wizard")
+        await asyncio.wait_for(files.again.wait(), 20)
+        observer.executor.kill("wizard", "1.1", "cancel")
+        observer.executor.flush()
+        await observer.until(lambda: "1.1" in observer.ended, 5)
+        files.arrived.set()
+        await observer.executor.poll(["wizard"])
+        await observer.executor.shut_down(1, "cancel")
+        assert observer.started == {}
+        assert "jobs-submit" not in [word for line in lab.far.commands()[-3:] for word in line.split()]
+
+    asyncio.run(scenario())

@@ -109,14 +109,17 @@ class RemoteAttempts:
         self._maybe_arrived = set()
 
     def reported(self, live: Iterable[Running]) -> list[Running]:
-        """The host has reported all attempts that it has. Returns those that it had accepted and does not know."""
+        """The host has reported all attempts that it has. Returns those that it had accepted and does not know.
+
+        Launches of an earlier connection that are not among them have not arrived, and will not: the host refuses what
+        that connection still brings."""
         found = {running.id: running for running in live}
         missing = [running for id, running in self._live.items() if id not in found]
         self._live = found
         for id in found:
             self._waiting.pop(id, None)
             self._sent.pop(id, None)
-            self._maybe_arrived.discard(id)
+        self._maybe_arrived.clear()
         return missing
 
     def all(self) -> list[Running]:
