@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.watch import first_summary
-from qcg.pilotjob.watch.open import NoRun, open_run
+from qcg.pilotjob.watch.open import FollowedRun, NoRun, open_run
 from qcg.pilotjob.watch.source import ActionRefused, JobQuery
 from tests.support.pilot import job, run_requests, start, write_requests
 from tests.support.serving import Served
@@ -35,7 +37,7 @@ def test_a_crashed_run_is_shown_as_it_was_left(served: Served):
     served.submit(job("runs", "sleep", "100"), job("waits", "true", numCores=2))
     run = open_run(served.wd)
     try:
-        wait_for(lambda: run.jobs(JobQuery(states=("EXECUTING",))).total == 1, what="the job in the registry")
+        wait_for(lambda: running(run) == 1, what="the job in the registry")
         served.kill()
         wait_for(lambda: not run.is_alive, what="the end of the manager")
         assert run.summary().units == {"QUEUED": 1, "EXECUTING": 1}
@@ -59,23 +61,30 @@ def test_a_manager_without_a_network_interface_is_shown_from_its_registry(tmp_pa
     process = start("qcg-pm", "run", file, "--wd", tmp_path, "--cores", "1", "--no-net")
     try:
         wait_for(lambda: list(tmp_path.glob(".qcgpjm-service-*/registry.sqlite")), what="the registry")
-        run = open_run(tmp_path)
-        wait_for(lambda: run.jobs(JobQuery(states=("EXECUTING",))).total == 1, what="the job to run")
-        assert run.is_alive
-        assert run.summary().alive
-        running, queued = run.job("waits"), run.job("next")
-        assert running is not None
-        assert queued is not None
-        assert running.why.startswith("it runs on ")
-        assert queued.why == "it waits to be started"
-        with pytest.raises(ActionRefused, match="no network interface"):
-            run.act("cancel", ["waits"])
-        (tmp_path / "go").touch()
-        wait_for(lambda: not run.is_alive and run.summary().jobs == {"SUCCEED": 2}, what="the end of the run")
-        run.close()
+        with closing(open_run(tmp_path)) as run:
+            wait_for(lambda: running(run) == 1, what="the job to run")
+            assert run.is_alive
+            assert run.summary().alive
+            waits, after = run.job("waits"), run.job("next")
+            assert waits is not None
+            assert after is not None
+            assert waits.why.startswith("it runs on ")
+            assert after.why == "it waits to be started"
+            with pytest.raises(ActionRefused, match="no network interface"):
+                run.act("cancel", ["waits"])
+            (tmp_path / "go").touch()
+            wait_for(lambda: not run.is_alive and run.summary().jobs == {"SUCCEED": 2}, what="the end of the run")
     finally:
         (tmp_path / "go").touch()
         process.communicate(timeout=60)
+
+
+def running(run: FollowedRun) -> int:
+    """Number of jobs that run; 0 also while the registry is being created."""
+    try:
+        return run.jobs(JobQuery(states=("EXECUTING",))).total
+    except JournalError:
+        return 0
 
 
 def test_waits_end_when_the_run_is_closed(served: Served):
