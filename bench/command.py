@@ -27,6 +27,7 @@ BENCHMARKS = {
     "growth": "cost of a job among ten thousand and among a million others",
     "memory": "bytes for a queued job and for an iteration",
     "latency": "latency of a job, of its dependent, and of the start of a manager",
+    "questions": "answers to status, jobs and summary while half a million jobs start",
     "utilisation": "a mix of jobs against the same order without overhead",
     "backfill": "order of jobs on workload traces: patience, reservations and EASY, in simulated time",
     "dashboard": "jobs at full speed with a dashboard and ten browsers, and without",

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from bench import dashboard, growth, idle, latency, manager, memory, noop, utilisation
+from bench import dashboard, growth, idle, latency, manager, memory, noop, questions, utilisation
 from bench.finding import BenchError, Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
@@ -98,6 +98,13 @@ def test_memory_is_counted_for_each_job_and_each_iteration(tmp_path: Path):
     assert 100 < found["memory: job"].value < 100_000
     assert 0.5 < found["memory: iteration"].value < 1000
     assert 0 < found["memory: accepted"].value < 60
+
+
+def test_questions_are_answered_while_jobs_are_started(tmp_path: Path):
+    found = by_name(questions.run(setting(tmp_path, scale=0.002)))
+    assert set(found) == {"questions: status", "questions: jobs", "questions: summary"}
+    assert all(0 < one.value < 60 for one in found.values())
+    assert found["questions: summary"].value < found["questions: status"].value
 
 
 @needs_compiler

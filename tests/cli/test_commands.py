@@ -370,3 +370,22 @@ def test_a_reader_that_closes_the_pipe_gets_no_error(pm: Pm, manager: LocalManag
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+def test_jobs_are_shown_page_by_page(pm: Pm, pm_json: Callable[..., Any], manager: LocalManager):
+    manager.submit(Jobs().add(name="page0", exec="true"))
+    manager.submit(Jobs().add(name="page1", exec="false"))
+    manager.submit(Jobs().add(name="other", exec="true"))
+    manager.wait4(["page0", "page1", "other"])
+    first = pm("jobs", "--limit", "2")
+    assert [line.split()[0] for line in first.stdout.splitlines()] == ["name", "page0", "page1"]
+    assert first.stderr == "These are 2 jobs. For more: --after page1, --limit N, or --all\n"
+    assert pm("jobs", "--limit", "2", "--after", "page1").stdout.splitlines() == ["name   state", "other  SUCCEED"]
+    assert len(pm("jobs", "--all").stdout.splitlines()) == 4
+    assert pm("jobs", "page*", "--limit", "1").stdout.splitlines() == ["name   state", "page0  SUCCEED"]
+    page = pm_json("jobs", "--limit", "1")
+    assert (page["length"], list(page["jobs"]), page["more"]) == (1, ["page0"], True)
+    assert "more" not in pm_json("jobs")
+    assert list(pm_json("jobs", "other", "page0", "--limit", "1")["jobs"]) == ["other"]
+    assert 'there is no job "nobody"' in pm("jobs", "--after", "nobody", code=1).stderr
+    assert "no job matches 'none*'" in pm("jobs", "none*", "--state", "failed", code=1).stderr

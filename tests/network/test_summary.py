@@ -115,6 +115,8 @@ def _summary_of(message: list[bytes] | None) -> dict[str, Any]:
 
 def test_jobs_are_listed_page_by_page(service: Served):
     service.submit(*(job(f"j{number}", "sh", "-c", GATE) for number in range(25)), job("other", "false"))
+    for name in ("j0", "j1"):
+        service.wait(name, "EXECUTING")
     listed: list[str] = []
     page = service.data("listJobs", limit=10)
     while True:
