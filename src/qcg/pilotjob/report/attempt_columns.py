@@ -50,11 +50,7 @@ class JobNames(Struct):
         name = self.text[self.offsets[index] : self.offsets[index + 1]].decode("utf-8", "replace")
         if position < 0:
             return name
-        iteration = self.iterations.get(seq)
-        try:
-            return f"{name}:{position if iteration is None else iteration.index(position)}"
-        except IndexError:
-            return f"{name}:{position}"
+        return f"{name}:{index_of(self.iterations.get(seq), position)}"
 
 
 class AttemptColumns(Struct):
@@ -146,15 +142,24 @@ def _names(connection: sqlite3.Connection) -> JobNames:
         seqs,
         b"".join(texts),
         array("Q", accumulate(lengths, initial=0)),
-        {seq: _iteration(seq, name, spec) for seq, name, spec in iterated},
+        {seq: stored_iteration(seq, name, spec) for seq, name, spec in iterated},
     )
 
 
-def _iteration(seq: int, name: str, spec: bytes) -> Iteration | None:
+def stored_iteration(seq: int, name: str, spec: bytes) -> Iteration | None:
+    """The iterations of a job; None where its description is damaged."""
     try:
         return decode_description(spec, seq, name).iteration
     except DamagedDescription:
         return None
+
+
+def index_of(iteration: Iteration | None, position: int) -> int:
+    """The index of the iteration at a position; the position itself where the description is damaged."""
+    try:
+        return position if iteration is None else iteration.index(position)
+    except IndexError:  # the description of another job
+        return position
 
 
 def _nodes(connection: sqlite3.Connection) -> list[NodeSize]:

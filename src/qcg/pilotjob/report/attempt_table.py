@@ -17,8 +17,8 @@ from qcg.pilotjob.description.iteration import Iteration, RowError, RowSource
 from qcg.pilotjob.description.model import WHOLE_GPU
 from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal import queries
-from qcg.pilotjob.journal.descriptions import DamagedDescription, decode_description
 from qcg.pilotjob.journal.records import AttemptRecord, PastAttemptRecord
+from qcg.pilotjob.report.attempt_columns import index_of, stored_iteration
 from qcg.pilotjob.report.record import cpu_efficiency, memory_of
 
 
@@ -108,14 +108,7 @@ def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None)
 def _jobs(connection: sqlite3.Connection) -> Iterator[_Job]:
     query = "SELECT seq, name, submitted, CASE WHEN iterations > 0 THEN spec END FROM submitted_jobs ORDER BY seq"
     for seq, name, submitted, spec in connection.execute(query):
-        yield _Job(seq, name, submitted, None if spec is None else _iteration(seq, name, spec))
-
-
-def _iteration(seq: int, name: str, spec: bytes) -> Iteration | None:
-    try:
-        return decode_description(spec, seq, name).iteration
-    except DamagedDescription:
-        return None
+        yield _Job(seq, name, submitted, None if spec is None else stored_iteration(seq, name, spec))
 
 
 def _latest(connection: sqlite3.Connection) -> Iterator[AttemptRecord]:
@@ -131,9 +124,7 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
         state, cause = record.state, ""
     else:
         state, cause = (CANCELED if record.cause == "cancel" else FAILED), record.cause
-    index = None
-    if record.position >= 0:
-        index = record.position if job.iteration is None else _index(job.iteration, record.position)
+    index = None if record.position < 0 else index_of(job.iteration, record.position)
     grant = record.grant or Grant(())
     seconds = _between(record.started, record.ended)
     requested = memory_of(grant)
@@ -161,13 +152,6 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
         message=record.message,
         parameters="" if index is None or job.iteration is None else _parameters(job.iteration, index, rows),
     )
-
-
-def _index(iteration: Iteration, position: int) -> int:
-    try:
-        return iteration.index(position)
-    except IndexError:  # the description of another job
-        return position
 
 
 def _between(first: float | None, last: float | None) -> float | None:
