@@ -59,6 +59,8 @@ if action == "submit":
     if knob("die") is not None:
         os.kill(os.getppid(), 9)
         time.sleep(float(knob("die") or 0))
+    if knob("killed") is not None:
+        os.kill(os.getpid(), 15)
     if knob("silent") is not None:
         sys.exit(knob("silent"))
     print("submitted job", id)
@@ -159,7 +161,8 @@ class StubQueue:
 
     def set(self, action: str, trouble: str, text: str = "") -> None:
         """`trouble`: `hang`; `answer` or `fail` with this text; for submissions `silent`: the job is taken, and this
-        error told; `die`: it is taken, and the submitting process killed."""
+        error told; `killed`: it is taken, and the command ends by a signal; `die`: it is taken, and the process killed
+        that runs the command."""
         (self.directory / f"{action}.{trouble}").write_text(text)
 
     def clear(self, action: str, trouble: str) -> None:

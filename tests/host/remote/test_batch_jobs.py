@@ -359,6 +359,15 @@ def test_a_submission_without_an_answer_is_found_by_its_name(host: Host, stub: S
     assert len(stub.jobs()) == 1
 
 
+def test_a_submit_command_that_was_killed_may_have_submitted_the_job(host: Host, stub: StubQueue):
+    stub.set("submit", "killed")
+    host.submit(launch("a"))
+    assert host.jobs.problem.endswith("was killed by signal 15")
+    assert host.poll() == []
+    assert host.status("a")["JOB_ID"] == "1"
+    assert len(stub.jobs()) == 1
+
+
 def test_a_batch_system_that_cannot_be_reached_gets_the_job_when_it_is_back(host: Host, stub: StubQueue):
     stub.set("submit", "fail", "cannot connect")
     stub.set("find", "fail", "cannot connect")

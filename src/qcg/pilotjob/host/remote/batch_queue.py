@@ -109,6 +109,8 @@ class BatchQueue:
         answer = self._run(command, directory, hidden, held)
         if self._unreachable.search(answer.said) is not None:
             raise CannotAsk("%s cannot be reached: %s" % (self.label, _in_one_line(answer.said)))
+        if answer.code < 0:
+            raise CannotAsk("`%s` was killed by signal %d" % (command[0], -answer.code))
         if answer.code:
             raise BatchRefusal("%s refused the job: %s" % (self.label, _in_one_line(answer.said)))
         for line in answer.output.splitlines():
