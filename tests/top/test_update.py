@@ -9,6 +9,7 @@ from qcg.pilotjob.report.run_summary import Group
 from qcg.pilotjob.top.model import (
     MOST_LINES,
     NOTICE_SECONDS,
+    SETTLING_SECONDS,
     Act,
     FetchOutput,
     FetchRows,
@@ -216,6 +217,17 @@ def test_a_notice_goes_away_with_time_and_with_a_key():
     assert driver.model.notice is not None
     driver.send(Tick(driver.model.now + 2))
     assert driver.model.notice is None
+
+
+@pytest.mark.parametrize("keys", [["2"], ["2", "enter"]], ids=["list", "job"])
+def test_jobs_are_read_again_after_a_change_because_their_copy_lags_behind(keys: list[str]):
+    driver = Driver(many(4)).press(*keys)
+    driver.run.lines = [replace(line, state="OMITTED") for line in driver.run.lines]
+    driver.send(Tick(NOW + 1))
+    assert "OMITTED" in driver.text
+    count = len(driver.effects)
+    driver.send(Tick(NOW + SETTLING_SECONDS + 1))
+    assert len(driver.effects) == count
 
 
 def test_trouble_is_shown_until_something_arrives():

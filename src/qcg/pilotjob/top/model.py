@@ -32,6 +32,8 @@ TAIL = 65536
 MOST_LINES = 5000
 """Lines of an output that are kept."""
 NOTICE_SECONDS = 10.0
+SETTLING_SECONDS = 30.0
+"""Seconds after a change in which jobs are read again and again: the copy of the registry lags behind the summary."""
 
 
 class Size(NamedTuple):
@@ -154,6 +156,8 @@ class Model(Struct, frozen=True):
     now: float
     look: Look = Look()
     summary: RunSummary | None = None
+    changed: float = 0.0
+    """Time of the last change of the summary, or of an action."""
     view: View = "overview"
     behind: tuple[View, ...] = ()
     """The views to go back to."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.top import job_keys, list_keys, output_keys
 from qcg.pilotjob.top.actions import answer, ask
 from qcg.pilotjob.top.model import (
+    SETTLING_SECONDS,
     ActionEnded,
     Effect,
     Event,
@@ -54,18 +55,20 @@ def handle(model: Model, event: Event) -> Step:
     if isinstance(event, SourceFailed):
         return replace(model, trouble=event.text), ()
     assert isinstance(event, ActionEnded)
-    return _refreshed(with_notice(model, event.text, bad=event.refused))
+    return _refreshed(replace(with_notice(model, event.text, bad=event.refused), changed=model.now))
 
 
 def _tick(model: Model) -> Step:
     if model.notice is not None and model.now >= model.notice.until:
         model = replace(model, notice=None)
-    return model, output_keys.follow(model)
+    settling = _refreshed(model)[1] if model.now <= model.changed + SETTLING_SECONDS else ()
+    return model, (*settling, *output_keys.follow(model))
 
 
 def _summary(model: Model, event: SummaryArrived) -> Step:
     before = model.summary
     model = replace(model, summary=event.summary, now=max(model.now, event.summary.at), trouble="")
+    model = replace(model, changed=model.now)
     model = replace(model, group=max(0, min(model.group, len(groups(event.summary)) - 1)))
     if before is not None and before.alive is not event.summary.alive:
         model = with_notice(model, RUN_RESUMED if event.summary.alive else RUN_ENDED, bad=False)

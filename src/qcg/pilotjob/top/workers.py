@@ -35,6 +35,8 @@ RETRY_AFTER = 1.0
 """Seconds after which reading is tried again when it has failed."""
 
 
+REST = 4.0
+"""Pause before the same is read again, as a multiple of the time that it took: large runs must not keep a core busy."""
 UNREADABLE = (OSError, sqlite3.Error, JournalError, QCGPJMAError)
 """What a source raises when the file system, the registry or the manager fails it."""
 
@@ -112,17 +114,30 @@ class Workers:
             self._condition.wait_for(lambda: self._ended, RETRY_AFTER)
 
     def _effects_of(self, kind: type[Effect]) -> Callable[[], None]:
+        waiting = self._wanted[kind]
+        last: Effect | None = None
+        rest_until = 0.0
+
+        def is_new() -> bool:
+            return self._ended or bool(waiting and waiting[0] != last)
+
         def body() -> None:
+            nonlocal last, rest_until
             while True:
                 with self._condition:
-                    self._condition.wait_for(lambda: self._ended or bool(self._wanted[kind]))
+                    self._condition.wait_for(lambda: self._ended or bool(waiting))
+                    # The same again may wait; what the user has asked for may not.
+                    self._condition.wait_for(is_new, max(0.0, rest_until - time.monotonic()))
                     if self._ended:
                         return
-                    effect = self._wanted[kind].pop(0)
+                    last = effect = waiting.pop(0)
+                began = time.monotonic()
                 try:
                     self._post(self._carry_out(effect))
                 except UNREADABLE as error:
                     self._failed(error)
+                if kind is not Act:
+                    rest_until = time.monotonic() + REST * (time.monotonic() - began)
 
         return body
 
