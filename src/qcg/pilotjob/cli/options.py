@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +140,22 @@ _SHARED = [
         default=0,
         help="Start nothing more after N jobs or iterations have failed: running jobs go on, and --resume continues"
         " with waiting ones. 0, the default: never.",
+    ),
+    click.option(
+        "--notify",
+        multiple=True,
+        metavar="COMMAND",
+        callback=lambda context, parameter, given: tuple(_notify_command(command) for command in given),
+        help="Run this command at the end of the run, at its first failure and when it stalls. It gets a JSON object on"
+        " its standard input, and is run without a shell. Can be given several times.",
+    ),
+    click.option(
+        "--notify-on",
+        metavar="EVENTS",
+        callback=lambda context, parameter, given: _notify_on(given),
+        default=Options().notify_on,
+        show_default=True,
+        help="When to run the commands of --notify: some of end, first-failure, failures=N and stall=TIME.",
     ),
     click.option(
         "--keep-output",
@@ -320,6 +338,30 @@ def _retry(given: str | None) -> str | None:
         try:
             parse_policy(given)
         except DescriptionError as error:
+            raise click.BadParameter(str(error)) from None
+    return given
+
+
+def _notify_command(given: str) -> str:
+    """The command, with the absolute path of a program that is given by its path."""
+    try:
+        program, *arguments = shlex.split(given) or [""]
+    except ValueError as error:
+        raise click.BadParameter(f"{given!r} is no command: {str(error).lower()}") from None
+    if shutil.which(program) is None:
+        raise click.BadParameter(
+            f"there is no program {program!r} that can be run; commands are run without a shell: sh -c '...' starts one"
+        )
+    return shlex.join([os.path.abspath(program) if "/" in program else program, *arguments])
+
+
+def _notify_on(given: str) -> str:
+    if given != Options().notify_on:
+        from qcg.pilotjob.manager.notifications import parse_notify_on  # here: few commands need it
+
+        try:
+            parse_notify_on(given)
+        except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return given
 

@@ -39,7 +39,10 @@ def run_service(
     on_ready: Callable[[Manager], None],
     on_end: Callable[[], None] = lambda: None,
     prestarted: PrestartedAgent | None = None,
+    *,
+    followed: bool = False,
 ) -> RunResult:
+    """`followed`: another allocation continues with the jobs that are left."""
     print_ignored_options(context)
     try:
         check_machine()
@@ -58,7 +61,14 @@ def run_service(
             on_ready(manager)
 
         with notice:
-            service = Service(options, resumption, interfaces=InterfaceFactory(), prestarted=prestarted, on_ready=ready)
+            service = Service(
+                options,
+                resumption,
+                interfaces=InterfaceFactory(),
+                prestarted=prestarted,
+                on_ready=ready,
+                followed=followed,
+            )
             return asyncio.run(_run(service, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None

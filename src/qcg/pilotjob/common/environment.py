@@ -20,6 +20,16 @@ JOB_CONTACT = "QCG_PM_CONTACT"
 JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 """The address of the manager that started the job."""
 
+# Set for the commands of `--notify`.
+NOTIFIED_EVENT = "QCG_PM_NOTIFY_EVENT"
+"""What has happened: `end`, `first-failure`, `failures` or `stall`."""
+NOTIFIED_SENTENCE = "QCG_PM_NOTIFY_SENTENCE"
+"""What has happened, in one sentence."""
+NOTIFIED_RUN = "QCG_PM_NOTIFY_RUN"
+"""The id of the run."""
+NOTIFIED_DIRECTORY = "QCG_PM_NOTIFY_DIR"
+"""The run directory."""
+
 # Set for processes of the program itself.
 CORE_CLAIMS = "QCG_PM_CLAIMS"
 """The directory in which the managers of a host record the cores that they use, instead of `/tmp/qcg-pm-UID`."""

@@ -52,6 +52,10 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Failures of a node in a row after which it gets no new jobs; 0: never."""
     stop_after: int = 0
     """Failures after which nothing more is started; 0: never."""
+    notify: tuple[str, ...] = ()
+    """Commands that notify the user."""
+    notify_on: str = "end,first-failure,stall"
+    """Of what they notify."""
     keep_output: bool = False
     """Save the output of successful jobs, too."""
     stream_output: bool = False

@@ -123,6 +123,8 @@ LONGEST_NODE_TIMEOUT = MetadataKey[float](
 
 DRAINED_NODES: MetadataKey[dict[str, DrainedNode] | None] = _json("drained_nodes", dict[str, DrainedNode])
 """Nodes that get no new jobs, by name, until a user resumes them."""
+NOTIFIED: MetadataKey[list[str] | None] = _json("notified", list[str])
+"""Numbers of failures of which the user was notified, as in `--notify-on`; None where nobody was to be notified."""
 
 # -- counters -----------------------------------------------------------------------------------------------------
 

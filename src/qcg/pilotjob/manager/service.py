@@ -27,6 +27,7 @@ from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.ports import FileProgress, Interfaces
 from qcg.pilotjob.manager.prepare import PreparedRun, prepare_new, prepare_resumed
 from qcg.pilotjob.manager.rerun import describe_rerun
+from qcg.pilotjob.manager.run_notifications import RunNotifications
 from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult, count_jobs
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch, give_up_on_unexpected_errors
@@ -57,13 +58,17 @@ class Service:
         interfaces: Interfaces,
         prestarted: PrestartedAgent | None = None,
         on_ready: Callable[[Manager], None] = lambda manager: None,
+        followed: bool = False,
     ) -> None:
-        """`on_ready`: called once, before the first request, for displays."""
+        """`on_ready`: called once, before the first request, for displays. `followed`: another allocation continues
+        with the jobs that are left."""
         self._options = options
         self._resumption = resumption
         self._interfaces = interfaces
         self._prestarted = prestarted
         self._on_ready = on_ready
+        self._followed = followed
+        self._notifications: RunNotifications | None = None
         self._is_reachable = False
 
     async def run(self) -> RunResult:
@@ -90,6 +95,8 @@ class Service:
                     return await self._manage(prepared, cores, hub, early_signals)
                 finally:
                     cores.release()
+                    if self._notifications is not None:
+                        self._notifications.abandon()
         except BaseException:
             prepared.journal.close(commit=False)
             if not self._is_reachable:
@@ -124,6 +131,10 @@ class Service:
             _in_background(_log_progress(engine.state)),
             _in_background(deadline.watch()),
         ]
+        options = prepared.options
+        if options.notify:
+            self._notifications = RunNotifications(manager, options, Clock())
+            background.append(_in_background(self._notifications.watch()))
         requests = FileProgress()
         unfinished = 0
         try:
@@ -158,6 +169,8 @@ class Service:
             serves=prepared.options.net and not prepared.options.wait,
         )
         result.log()
+        if self._notifications is not None:
+            await self._notifications.ended(result, followed=self._followed)
         return result
 
     def _announce(self, prepared: PreparedRun, cores: HostCores, manager: Manager) -> None:

@@ -75,7 +75,7 @@ def command(
         from qcg.pilotjob.cli.service_runner import run_service
 
         progress = Progress(silent=as_json)
-        ending = run_service(context, given, fixed, progress.start, progress.stop, agent)
+        ending = run_service(context, given, fixed, progress.start, progress.stop, agent, followed=followed)
     with InterruptNotice(ending.run_dir):
         print_summary(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)

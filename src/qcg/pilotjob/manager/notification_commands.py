@@ -1,0 +1,188 @@
+"""Runs the commands of `--notify`, in a thread of their own: the manager never waits for one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+
+# By its own name, which imports it now: nothing can be imported any more once all descriptors are in use.
+from concurrent.futures.thread import ThreadPoolExecutor
+from typing import IO
+
+from msgspec import Struct
+
+from qcg.pilotjob.host.process_tree import Process, Snapshot, send
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 60.0
+"""Seconds after which a command is killed, with all processes that it has started."""
+MOST_PENDING = 8
+"""Notifications that wait for a command; further ones are dropped."""
+MOST_OUTPUT = 4000
+"""Bytes of a command's output that are logged."""
+MOST_LOOKS = 10
+"""Looks for processes that a command starts while it is stopped."""
+
+
+class Message(Struct, frozen=True):
+    """What the commands get."""
+
+    document: bytes
+    """Their standard input."""
+    variables: Mapping[str, str]
+    """Added to their environment."""
+
+
+class NotificationCommands:
+    """Runs commands for one notification after another."""
+
+    def __init__(self, commands: Sequence[str], wd: str, timeout: float = TIMEOUT) -> None:
+        """`commands`: as in a shell, but started without one. `wd`: the directory in which they are started."""
+        self._commands = [shlex.split(command) for command in commands]
+        self._wd = wd
+        self._timeout = timeout
+        self._executor = ThreadPoolExecutor(1, "notify")
+        self._pending: set[asyncio.Future[None]] = set()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gives_up = False
+
+    def send(self, message: Message) -> None:
+        """Run all commands soon."""
+        if len(self._pending) >= MOST_PENDING:
+            log.warning("a notification is dropped: %d others still wait for --notify", len(self._pending))
+            return
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._executor, self._run_all, message)
+        except RuntimeError as error:  # no more threads are allowed
+            log.warning("a notification is dropped: %s", error)
+            return
+        self._pending.add(running)
+        running.add_done_callback(self._pending.discard)
+
+    async def finish(self, last: Message | None, patience: float) -> None:
+        """Run all commands for the last time, and wait for them `patience` seconds at most. Earlier notifications have
+        half of that. A signal ends the waiting."""
+        loop = asyncio.get_running_loop()
+        interrupted = asyncio.Event()
+        watched = (signal.SIGINT, signal.SIGTERM)
+        for number in watched:
+            loop.add_signal_handler(number, interrupted.set)
+        try:
+            if not await self._delivered(interrupted, patience / 2):
+                for notification in list(self._pending):
+                    notification.cancel()  # if it has not begun
+                self._kill()
+            if last is not None and not interrupted.is_set():
+                self.send(last)
+            if not await self._delivered(interrupted, patience):
+                log.warning("the manager ends, and does not wait any longer for the command of --notify")
+        finally:
+            for number in watched:
+                loop.remove_signal_handler(number)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Kill the command that runs, and run no other one. Calling it again does nothing."""
+        self._gives_up = True
+        self._kill()
+        self._executor.shutdown()
+
+    def _kill(self) -> None:
+        with self._lock:
+            if self._process is not None:
+                _kill_tree(self._process.pid)
+
+    async def _delivered(self, interrupted: asyncio.Event, patience: float) -> bool:
+        """Wait for what was sent, until a time is over or a signal arrives; whether all of it has been delivered."""
+        if self._pending:
+            waiting = asyncio.ensure_future(interrupted.wait())
+            all_of_them = asyncio.ensure_future(asyncio.wait(set(self._pending)))
+            await asyncio.wait({all_of_them, waiting}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for task in (all_of_them, waiting):
+                task.cancel()
+        return not self._pending
+
+    def _run_all(self, message: Message) -> None:
+        for argv in self._commands:
+            with _output_file() as output:
+                code = self._run(argv, message, output)
+                _log_result(argv, code, _beginning(output))
+
+    def _run(self, argv: list[str], message: Message, output: IO[bytes]) -> int | str:
+        """Run a command to its end; returns its exit code, or why it has none."""
+        with self._lock:
+            if self._gives_up:
+                return "was not run, because the manager ends"
+            try:
+                process = self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stdout=output,  # a file: processes that the command leaves behind may keep it open
+                    stderr=subprocess.STDOUT,
+                    cwd=self._wd,
+                    env={**os.environ, **message.variables},
+                    start_new_session=True,
+                )
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                return f"could not be started: {error}"
+        try:
+            process.communicate(message.document, timeout=self._timeout)
+        except subprocess.TimeoutExpired:
+            _kill_tree(process.pid)
+            process.communicate()
+            return f"was killed after {self._timeout:g} s"
+        finally:
+            with self._lock:
+                self._process = None
+        return process.returncode
+
+
+def _output_file() -> IO[bytes]:
+    """A file for the output of a command. Where none can be made, the output is not kept."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a child that was not waited for yet, its session, and all descendants. They are stopped first, so that none
+    starts another one meanwhile."""
+    found: dict[int, Process] = {}
+    for _ in range(MOST_LOOKS):
+        snapshot = Snapshot()
+        first = snapshot.processes.get(pid)
+        roots = [*snapshot.session(pid), *found.values(), *([first] if first is not None else [])]
+        new = {number: one for number, one in snapshot.with_descendants(roots).items() if number not in found}
+        for process in new.values():
+            send(process, signal.SIGSTOP)
+        found |= new
+        if not new:
+            break
+    for process in found.values():
+        send(process, signal.SIGKILL)
+
+
+def _beginning(output: IO[bytes]) -> str:
+    output.seek(0)
+    data = output.read(MOST_OUTPUT + 1)
+    text = data[:MOST_OUTPUT].decode("utf-8", "replace").strip()
+    return f"{text} …" if len(data) > MOST_OUTPUT else text
+
+
+def _log_result(argv: list[str], code: int | str, output: str) -> None:
+    said = f":\n{output}" if output else ""
+    if code == 0:
+        log.info("notified with %s%s", argv[0], said)
+    else:
+        result = f"ended with exit code {code}" if isinstance(code, int) else code
+        log.warning("the command of --notify, %s, %s%s", argv[0], result, said)

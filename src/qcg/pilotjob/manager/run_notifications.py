@@ -1,0 +1,140 @@
+"""Notifications of one manager: watches the run, and has the commands of `--notify` run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.common.clock import Clock
+from qcg.pilotjob.common.environment import NOTIFIED_DIRECTORY, NOTIFIED_EVENT, NOTIFIED_RUN, NOTIFIED_SENTENCE
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.printable import printable, printable_json
+from qcg.pilotjob.core.core_state import name_of
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.hold import count_held
+from qcg.pilotjob.core.job_states import FAILED, QUEUED, State
+from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.host.hostname import host_name
+from qcg.pilotjob.journal.metadata import NOTIFIED
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.notification_commands import Message, NotificationCommands
+from qcg.pilotjob.manager.notifications import Failure, Notification, NotificationRules, RunStatus, parse_notify_on
+from qcg.pilotjob.manager.observers import RunObserver
+from qcg.pilotjob.manager.run_result import RunResult
+
+LOOK_INTERVAL = 5.0
+"""Longest seconds between two looks for a stall."""
+END_PATIENCE = 30.0
+"""Seconds that the commands have at the end of the manager."""
+SHORT_END_PATIENCE = 5.0
+"""The same when the time of the manager is over: the batch system may end it."""
+
+
+class RunNotifications(RunObserver):
+    """Made when the jobs of earlier managers are restored, and before anything is started."""
+
+    def __init__(self, manager: Manager, options: Options, clock: Clock) -> None:
+        self._manager = manager
+        self._engine = manager.engine
+        self._clock = clock
+        self._commands = NotificationCommands(options.notify, manager.engine.site.root_wd)
+        state, journal = manager.engine.state, manager.engine.journal
+        jobs = sum(job.state is FAILED for job in state.jobs.values() if job.iterations is None)
+        failures = jobs + state.iteration_counts[FAILED]
+        self._failures_before = failures - state.failure_limit.failures
+        on = parse_notify_on(options.notify_on)
+        self._rules = NotificationRules(on, clock.steady(), failures, journal.metadata(NOTIFIED))
+        self._interval = min(LOOK_INTERVAL, on.stall / 4 or LOOK_INTERVAL)
+        self._engine.observers.subscribe(self)
+        self._take_notice(None)
+
+    def failed(self, transition: Transition) -> None:
+        self._take_notice(Failure(name_of(transition.job, transition.position), transition.message))
+
+    def _take_notice(self, last: Failure | None) -> None:
+        found = self._rules.failed(self._failures_before + self._engine.state.failure_limit.failures, last)
+        if found or last is None:
+            # Committed with the failure itself.
+            self._engine.journal.set_metadata(NOTIFIED, self._rules.told)
+            self._engine.commits.commit_soon()
+        self._send(found)
+
+    async def watch(self) -> None:
+        """Look for stalls until it is cancelled."""
+        while self._rules.on.stall:
+            await asyncio.sleep(self._interval)
+            self._send(self._rules.look(self._clock.steady(), self._status()))
+
+    def _status(self) -> RunStatus:
+        state = self._engine.state
+        all_held = not state.attempts and bool(state.holds) and count_held(state) >= state.unfinished
+        return RunStatus(
+            progress=(*state.job_counts, *state.iteration_counts, state.executing),
+            waiting=0 if all_held else state.job_counts[QUEUED] + state.iteration_counts[QUEUED],
+            running=state.executing,
+            unwritable=self._engine.commits.stalled,
+        )
+
+    async def ended(self, result: RunResult, *, followed: bool) -> None:
+        """Notify of the end, and wait for all commands for a while. `followed`: another allocation continues."""
+        cause = result.end.cause
+        goes_on = followed and cause is not Cause.FAILURES and bool(result.jobs_left or result.requests_left)
+        last = self._message(_end_of(result)) if self._rules.on.end and not goes_on else None
+        await self._commands.finish(last, SHORT_END_PATIENCE if cause is Cause.TIME else END_PATIENCE)
+
+    def abandon(self) -> None:
+        """Wait for no command any more."""
+        self._commands.abandon()
+
+    def _send(self, notifications: list[Notification]) -> None:
+        for notification in notifications:
+            self._commands.send(self._message(notification))
+
+    def _message(self, notification: Notification) -> Message:
+        state = self._engine.state
+        variables = {
+            NOTIFIED_EVENT: notification.event,
+            NOTIFIED_SENTENCE: printable(notification.sentence),
+            NOTIFIED_RUN: printable(self._manager.run_id),
+            NOTIFIED_DIRECTORY: str(self._engine.journal.path.parent),
+        }
+        document: dict[str, Any] = {
+            "event": notification.event,
+            "sentence": notification.sentence,
+            "at": self._clock.wall(),
+            "run": self._manager.run_id,
+            "directory": str(self._engine.journal.path.parent),
+            "host": host_name(),
+            "jobs": _by_name(state.job_counts),
+            "iterations": _by_name(state.iteration_counts),
+            **notification.details,
+        }
+        return Message(printable_json(msgspec.json.encode(_encodable(document))) + b"\n", variables)
+
+
+def _end_of(result: RunResult) -> Notification:
+    summary = ", ".join(f"{number} {name}" for name, number in _by_name(result.counts).items())
+    last_line = result.last_line()
+    details = {
+        "cause": result.end.cause.name.lower(),
+        "reason": result.end.reason,
+        "exit_code": result.exit_code,
+        "jobs": _by_name(result.counts),
+        "jobs_left": result.jobs_left,
+    }
+    sentence = f"the run has ended: {summary or 'no jobs'}" + (f". {last_line}" if last_line else "")
+    return Notification("end", printable(sentence), details)
+
+
+def _by_name(counts: list[int]) -> dict[str, int]:
+    return {state.name: counts[state] for state in State if counts[state]}
+
+
+def _encodable(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the bytes of file names that are not UTF-8 escaped."""
+    return {
+        key: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+        for key, value in document.items()
+    }
