@@ -24,9 +24,11 @@ from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from qcg.pilotjob.interfaces import network, publisher
+from qcg.pilotjob.report.metrics_text import metrics_text
 from qcg.pilotjob.wire import auth_log, timing
 from qcg.pilotjob.wire.contact import MOST_BYTES
 from tests.docs.pages import PAGES, ROOT
+from tests.report.test_metrics_text import summary
 from tests.test_project import project_files
 
 SOURCE = ROOT / "src/qcg/pilotjob"
@@ -169,3 +171,8 @@ def test_named_functions_exist():
             assert re.search(rf"^\s*(async def|def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), (
                 f"{file} has no {name}"
             )
+
+
+def test_every_metric_is_described():
+    names = {line.split("{")[0] for line in metrics_text(summary(ended=1.0)).splitlines() if not line.startswith("#")}
+    assert names <= words_in("docs/how-to/notifications.md")

@@ -158,6 +158,14 @@ _SHARED = [
         help="When to run the commands of --notify: some of end, first-failure, failures=N and stall=TIME.",
     ),
     click.option(
+        "--metrics-file",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        callback=lambda context, parameter, given: None if given is None else os.path.abspath(given),
+        help="Write metrics of the run to FILE every 15 seconds and at the end, for Prometheus and its textfile"
+        " collector.",
+    ),
+    click.option(
         "--keep-output",
         is_flag=True,
         help="Also keep the output of jobs that succeed, where their description names no file for it. The output of"

@@ -56,6 +56,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Commands that notify the user."""
     notify_on: str = "end,first-failure,stall"
     """Of what they notify."""
+    metrics_file: str | None = None
+    """Path of a file with metrics of the run."""
     keep_output: bool = False
     """Save the output of successful jobs, too."""
     stream_output: bool = False

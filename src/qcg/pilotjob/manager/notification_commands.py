@@ -10,21 +10,21 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
-
-# By its own name, which imports it now: nothing can be imported any more once all descriptors are in use.
-from concurrent.futures.thread import ThreadPoolExecutor
+from functools import partial
 from typing import IO
 
 from msgspec import Struct
 
+from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.host.process_tree import Process, Snapshot, send
 
 log = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
 """Seconds after which a command is killed, with all processes that it has started."""
-MOST_PENDING = 8
+MOST_WAITING = 8
 """Notifications that wait for a command; further ones are dropped."""
 MOST_OUTPUT = 4000
 """Bytes of a command's output that are logged."""
@@ -49,24 +49,23 @@ class NotificationCommands:
         self._commands = [shlex.split(command) for command in commands]
         self._wd = wd
         self._timeout = timeout
-        self._executor = ThreadPoolExecutor(1, "notify")
-        self._pending: set[asyncio.Future[None]] = set()
+        self._waiting: deque[Message] = deque()
+        self._running: asyncio.Future[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._gives_up = False
 
     def send(self, message: Message) -> None:
         """Run all commands soon."""
-        if len(self._pending) >= MOST_PENDING:
-            log.warning("a notification is dropped: %d others still wait for --notify", len(self._pending))
+        if len(self._waiting) >= MOST_WAITING:
+            log.warning("a notification is dropped: %d others still wait for --notify", len(self._waiting))
             return
-        try:
-            running = asyncio.get_running_loop().run_in_executor(self._executor, self._run_all, message)
-        except RuntimeError as error:  # no more threads are allowed
-            log.warning("a notification is dropped: %s", error)
-            return
-        self._pending.add(running)
-        running.add_done_callback(self._pending.discard)
+        self._waiting.append(message)
+        self._idle.clear()
+        if self._running is None:
+            self._run_next()
 
     async def finish(self, last: Message | None, patience: float) -> None:
         """Run all commands for the last time, and wait for them `patience` seconds at most. Earlier notifications have
@@ -78,8 +77,7 @@ class NotificationCommands:
             loop.add_signal_handler(number, interrupted.set)
         try:
             if not await self._delivered(interrupted, patience / 2):
-                for notification in list(self._pending):
-                    notification.cancel()  # if it has not begun
+                self._waiting.clear()
                 self._kill()
             if last is not None and not interrupted.is_set():
                 self.send(last)
@@ -93,8 +91,8 @@ class NotificationCommands:
     def abandon(self) -> None:
         """Kill the command that runs, and run no other one. Calling it again does nothing."""
         self._gives_up = True
+        self._waiting.clear()
         self._kill()
-        self._executor.shutdown()
 
     def _kill(self) -> None:
         with self._lock:
@@ -103,13 +101,27 @@ class NotificationCommands:
 
     async def _delivered(self, interrupted: asyncio.Event, patience: float) -> bool:
         """Wait for what was sent, until a time is over or a signal arrives; whether all of it has been delivered."""
-        if self._pending:
-            waiting = asyncio.ensure_future(interrupted.wait())
-            all_of_them = asyncio.ensure_future(asyncio.wait(set(self._pending)))
-            await asyncio.wait({all_of_them, waiting}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            for task in (all_of_them, waiting):
-                task.cancel()
-        return not self._pending
+        events = [asyncio.ensure_future(event.wait()) for event in (self._idle, interrupted)]
+        await asyncio.wait(events, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for event in events:
+            event.cancel()
+        return self._idle.is_set()
+
+    def _run_next(self) -> None:
+        if not self._waiting:
+            self._idle.set()
+            return
+        self._running = call_in_thread(partial(self._run_all, self._waiting.popleft()), "notify")
+        self._running.add_done_callback(self._done)
+
+    def _done(self, running: asyncio.Future[None]) -> None:
+        self._running = None
+        error = running.exception()
+        if isinstance(error, OSError):
+            log.warning("a notification is dropped: %s", error)
+        self._run_next()
+        if error is not None and not isinstance(error, OSError):
+            raise error
 
     def _run_all(self, message: Message) -> None:
         for argv in self._commands:

@@ -13,9 +13,9 @@ from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.common.printable import printable, printable_json
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.hold import count_held
 from qcg.pilotjob.core.job_states import FAILED, QUEUED, State
 from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.core.waiting import count_waiting
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.journal.metadata import NOTIFIED
 from qcg.pilotjob.manager.manager import Manager
@@ -41,8 +41,7 @@ class RunNotifications(RunObserver):
         self._clock = clock
         self._commands = NotificationCommands(options.notify, manager.engine.site.root_wd)
         state, journal = manager.engine.state, manager.engine.journal
-        jobs = sum(job.state is FAILED for job in state.jobs.values() if job.iterations is None)
-        failures = jobs + state.iteration_counts[FAILED]
+        failures = state.unit_counts[FAILED]
         self._failures_before = failures - state.failure_limit.failures
         on = parse_notify_on(options.notify_on)
         self._rules = NotificationRules(on, clock.steady(), failures, journal.metadata(NOTIFIED))
@@ -69,10 +68,9 @@ class RunNotifications(RunObserver):
 
     def _status(self) -> RunStatus:
         state = self._engine.state
-        all_held = not state.attempts and bool(state.holds) and count_held(state) >= state.unfinished
         return RunStatus(
-            progress=(*state.job_counts, *state.iteration_counts, state.executing),
-            waiting=0 if all_held else state.job_counts[QUEUED] + state.iteration_counts[QUEUED],
+            progress=(state.starts, state.executing),
+            waiting=max(state.unit_counts[QUEUED] - count_waiting(state).held, 0),
             running=state.executing,
             unwritable=self._engine.commits.stalled,
         )

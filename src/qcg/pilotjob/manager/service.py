@@ -24,6 +24,7 @@ from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.host_cores import HostCores
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.metrics_file import MetricsFile
 from qcg.pilotjob.manager.ports import FileProgress, Interfaces
 from qcg.pilotjob.manager.prepare import PreparedRun, prepare_new, prepare_resumed
 from qcg.pilotjob.manager.rerun import describe_rerun
@@ -135,6 +136,9 @@ class Service:
         if options.notify:
             self._notifications = RunNotifications(manager, options, Clock())
             background.append(_in_background(self._notifications.watch()))
+        metrics = MetricsFile(options.metrics_file, manager.summaries.make) if options.metrics_file else None
+        if metrics is not None:
+            background.append(_in_background(metrics.keep_up_to_date()))
         requests = FileProgress()
         unfinished = 0
         try:
@@ -146,6 +150,8 @@ class Service:
             await self._wait_for_end(manager, prepared)
             unfinished = engine.state.unfinished
             await shutdown.carry_out()
+            if metrics is not None:
+                await metrics.read()
         finally:
             for task in background:
                 task.cancel()
@@ -169,6 +175,8 @@ class Service:
             serves=prepared.options.net and not prepared.options.wait,
         )
         result.log()
+        if metrics is not None:
+            await metrics.finish()
         if self._notifications is not None:
             await self._notifications.ended(result, followed=self._followed)
         return result
