@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from qcg.pilotjob.api.async_connection import AsyncEvents, AsyncRequests, Context
@@ -46,6 +46,7 @@ from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.local_process import ManagerProcess
 from qcg.pilotjob.api.log import LogFile, log
 from qcg.pilotjob.api.target import Target, find_target, target_of_run
+from qcg.pilotjob.api.wait_progress import JobProgress, RunProgress, WaitProgress
 from qcg.pilotjob.api.waits import Wait, WaitForAll, WaitForAny, WaitForJobs
 from qcg.pilotjob.report.run_summary import RunSummary
 
@@ -166,14 +167,19 @@ class AsyncManager:
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def wait4(
-        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
+        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None, progress: bool = False
     ) -> dict[str, str]:
-        wait = WaitForJobs(name_list(names))
-        await self._wait(wait, time_limit(timeout, timeout_secs))
+        wanted = name_list(names)
+        wait = WaitForJobs(wanted)
+        async with self._shown(JobProgress(wait, wanted), progress):
+            await self._wait(wait, time_limit(timeout, timeout_secs))
         return wait.states
 
-    async def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
-        await self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
+    async def wait4all(
+        self, timeout_secs: float | None = None, *, timeout: float | None = None, progress: bool = False
+    ) -> None:
+        async with self._shown(RunProgress(), progress):
+            await self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
 
     async def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
@@ -323,6 +329,17 @@ class AsyncManager:
                     await asyncio.wait_for(self._ask(wait), LAST_WORD)
             if not wait.over:
                 raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
+
+    @asynccontextmanager
+    async def _shown(self, progress: WaitProgress, wanted: bool) -> AsyncIterator[None]:
+        """Show a progress bar meanwhile, where it is wanted and can be seen."""
+        if not wanted:
+            yield
+            return
+        from qcg.pilotjob.api.progress_bar import shown_async  # late: most programs show no bar
+
+        async with shown_async(progress, self._data):
+            yield
 
     async def _follow_on(self, wait: Wait) -> None:
         while True:

@@ -7,6 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ from qcg.pilotjob.api.client_helpers import (
     resume_nodes_request,
     submitted_names,
     time_limit,
+    to_summary,
 )
 from qcg.pilotjob.api.config import Config, read_config
 from qcg.pilotjob.api.connection import NoAnswer, encode_request, no_answer
@@ -40,10 +42,13 @@ from qcg.pilotjob.api.errors import (
 )
 from qcg.pilotjob.api.events import Events
 from qcg.pilotjob.api.log import LogFile, log
+from qcg.pilotjob.api.notebook import NotebookDisplay
 from qcg.pilotjob.api.queries import Queries
 from qcg.pilotjob.api.target import DEFAULT_PORT, Target, find_target, live_run
+from qcg.pilotjob.api.wait_progress import JobProgress, RunProgress, WaitProgress
 from qcg.pilotjob.api.waits import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
 from qcg.pilotjob.common.environment import JOB_ADDRESS
+from qcg.pilotjob.report.run_summary import RunSummary
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.job import Jobs
@@ -51,13 +56,15 @@ if TYPE_CHECKING:
 RECONNECT_PAUSE = 0.25
 NEARLY_OVER, LAST_WORD = 1.0, 5.0
 """Seconds before the end of a wait within which the last request is sent, and seconds that it may take."""
+SHORT_PATIENCE = 5.0
+"""Seconds that the manager has to answer requests of displays."""
 DELAYED_PAUSE = 1.0
 """Seconds between requests while the manager cannot write to its registry."""
 NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or ask for those by name"
 Self = TypeVar("Self", bound="Manager")
 
 
-class Manager(Queries):
+class Manager(Queries, NotebookDisplay):
     """The client of a live manager. All methods may be called from any thread; none waits for ever for a manager that
     is gone."""
 
@@ -161,16 +168,23 @@ class Manager(Queries):
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    def wait4(self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None) -> dict[str, str]:
+    def wait4(
+        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None, progress: bool = False
+    ) -> dict[str, str]:
         """Wait until these jobs and iterations are final; returns their states. Both names of the timeout mean the
-        same, here and below."""
-        wait = WaitForJobs(name_list(names))
-        self._wait(wait, time_limit(timeout, timeout_secs))
+        same, here and below. `progress`: show a bar, in a notebook or on a terminal."""
+        wanted = name_list(names)
+        wait = WaitForJobs(wanted)
+        with self._shown(JobProgress(wait, wanted), progress):
+            self._wait(wait, time_limit(timeout, timeout_secs))
         return wait.states
 
-    def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
-        """Wait until every job of the manager has ended."""
-        self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
+    def wait4all(
+        self, timeout_secs: float | None = None, *, timeout: float | None = None, progress: bool = False
+    ) -> None:
+        """Wait until every job of the manager has ended. `progress`: show a bar, in a notebook or on a terminal."""
+        with self._shown(RunProgress(), progress):
+            self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
 
     def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
@@ -294,6 +308,23 @@ class Manager(Queries):
             return self._pool.ask(body, timeout)
         except NoAnswer:
             raise no_answer(self._pool.target.contact.address, timeout) from None
+
+    def _data_soon(self, request: dict[str, Any], patience: float = SHORT_PATIENCE) -> dict[str, Any]:
+        """The data of the answer to a request for a display, which does not reconnect or wait for long."""
+        try:
+            return reply_data(request, check_accepted(self._pool.ask(encode_request(request), patience)))
+        except NoAnswer:
+            raise no_answer(self._pool.target.contact.address, patience) from None
+
+    def _summary_soon(self, patience: float) -> RunSummary:
+        return to_summary(self._data_soon({"request": "summary"}, patience))
+
+    def _shown(self, progress: WaitProgress, wanted: bool) -> AbstractContextManager[None]:
+        if not wanted:
+            return nullcontext()
+        from qcg.pilotjob.api.progress_bar import shown  # late: most programs show no bar
+
+        return shown(progress, self._data_soon)
 
     def _disconnect(self) -> None:
         self._pool.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from qcg.pilotjob.api.connection_pool import ConnectionPool
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.local_process import ManagerProcess
 from qcg.pilotjob.api.log import LogFile
+from qcg.pilotjob.api.notebook import is_notebook
 from qcg.pilotjob.api.target import target_of_run
 
 __all__ = ["LocalManager", "Manager"]
@@ -68,8 +68,7 @@ class LocalManager(Manager):
     @staticmethod
     def is_notebook() -> bool:
         """Whether this program is a notebook."""
-        shell = sys.modules.get("IPython")
-        return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+        return is_notebook()
 
 
 def _end_later(pool: ConnectionPool, log_file: LogFile, process: ManagerProcess) -> None:

@@ -1,0 +1,94 @@
+"""The summary of a run as a table for notebooks."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from qcg.pilotjob.report.run_summary import Estimate, Rates
+from qcg.pilotjob.report.summary_html import progress_of, summary_html, summary_text
+from tests.report.test_metrics_text import summary
+from tests.support.hostile_texts import HOSTILE, harm_in
+
+
+class Page(HTMLParser):
+    """The tags and the text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: object) -> None:
+        self.tags.append(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def rows(html: str) -> list[list[str]]:
+    """The cells of a table."""
+    return [
+        [cell.split(">")[-1] for cell in row.replace("</th>", "</td>").split("</td>")[:-1]]
+        for row in html.split("<tr>")[1:]
+    ]
+
+
+def test_the_table_has_the_states_with_jobs_or_iterations():
+    html = summary_html(summary())
+    assert rows(html) == [
+        ["", "jobs", "iterations"],
+        ["· QUEUED", "2", "57"],
+        ["▸ EXECUTING", "1", ""],
+        ["✓ SUCCEED", "", "40"],
+        ["✗ FAILED", "", "3"],
+    ]
+    assert '<progress value="43" max="102"' in html
+    assert not Page(html).open
+
+
+def test_without_iterations_it_has_no_column_for_them():
+    assert rows(summary_html(summary(iterations={})))[0] == ["", "jobs"]
+
+
+def test_cores_rates_and_the_expected_end_are_told():
+    html = summary_html(summary(rates=Rates(1.0, 2.5, 10.0), notices=("node n1 is away",)))
+    for fact in ("5 of 8 cores used, 5 running", "0.5 of 2 GPUs used", "2.5 ends per second", "node n1 is away"):
+        assert fact in html
+    assert "expected end " in html
+    assert ", probably between " in html
+
+
+def test_a_run_without_a_manager_says_so():
+    assert "no manager runs" in summary_html(summary(alive=False))
+
+
+def test_the_text_is_one_line():
+    assert summary_text(summary(estimate=None)) == (
+        "run wizard.1: 43 of 102 done, 3 failed, 5 running, 5 of 8 cores used"
+    )
+    later = Estimate(1100.5 + 10 * 86400, 0.0, 0.0, "")
+    assert ", expected end 1970-01-11 " in summary_text(summary(estimate=later))
+
+
+def test_what_has_ended_without_success_counts_as_failed():
+    units = {"SUCCEED": 1, "FAILED": 2, "CANCELED": 3, "OMITTED": 4, "EXECUTING": 5}
+    assert progress_of(summary(units=units)) == (10, 9, 15)
+    assert progress_of(summary(units={})) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values(), "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
+def test_names_and_notices_stay_text(text: str):
+    plain = Page(summary_html(summary(run="x", notices=("y",))))
+    html = summary_html(summary(run=text, notices=(text,)))
+    assert not harm_in(html)
+    assert Page(html).tags == plain.tags
+    assert not harm_in(summary_text(summary(run=text)))
