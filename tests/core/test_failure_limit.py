@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.effects import Launch, NothingLeftToDo, Retract
-from qcg.pilotjob.core.events import AttemptEnded, Event, Schedule
+from qcg.pilotjob.core.events import AttemptEnded, Deadline, Event, Schedule
 from qcg.pilotjob.core.failure_limit import FailureLimit
 from qcg.pilotjob.core.why import WaitExplainer
 from qcg.pilotjob.description.model import RetryPolicy
@@ -150,14 +150,15 @@ class LimitMachine(CoreMachine):
     def finish_everything(self) -> None:
         if not hasattr(self, "core"):
             return
+        self.handle(Deadline(None))
+        for host in self.hosts.values():
+            self.tell_all(host.reconnect(everything=False))  # what they report may be failures
+        self.run_all()
         limit = self.core.state.failure_limit
         if limit.is_reached:
-            for host in self.hosts.values():
-                self.tell_all(host.reconnect(everything=False))
-            self.run_all()
             self.handle(Schedule())
             assert any(isinstance(effect, NothingLeftToDo) for effect in self.effects)
-            limit.limit = 0  # as with the next manager
+        limit.limit = 0  # as with the next manager
         super().finish_everything()
 
 
