@@ -18,6 +18,7 @@ sys.dont_write_bytecode = False
 
 pytest_plugins = [
     "pytester",
+    "tests.support.browser",
     "tests.support.leaks",
     "tests.support.parallel",
     "tests.support.signals",

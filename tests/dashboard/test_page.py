@@ -1,0 +1,354 @@
+"""The page of the dashboard in a browser, about real runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import open_page, show
+from tests.support.pilot import job, run_requests
+from tests.support.waiting import wait_for
+from tests.support.watched_run import page_address, running, waiting_job
+
+pytestmark = pytest.mark.leaves_open("a browser starts and ends processes as it likes")
+
+MARKUP = "<img/src=x/onerror=window.harmed=1>"
+SCRIPT = "<script>window.harmed=1</script>"
+REORDERED = "a\u202egnp.exe"
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended: some jobs succeeded, some failed, one was omitted."""
+    wd = tmp_path_factory.mktemp("ended")
+    run_requests(
+        wd,
+        [
+            job("prepare", "sh", "-c", "echo prepared"),
+            job("sweep", "sh", "-c", "[ ${it} != 3 ]", iteration={"stop": 8}, after=["prepare"]),
+            job("solve", "sh", "-c", "echo 'energy diverged' >&2; exit 3", after=["prepare"], stderr="solve.err"),
+            job("publish", "true", after=["solve"]),
+            job("wide", "sleep", "0.2", numCores={"exact": 2}),
+        ],
+        {"request": "control", "command": "finishAfterAllTasksDone"},
+        options=("--nodes", "2x2"),
+    )
+    return wd
+
+
+@pytest.fixture(scope="module")
+def ended_address(ended: Path) -> Iterator[str]:
+    with page_address(ended) as address:
+        yield address
+
+
+def text(page: Any, selector: str) -> str:
+    return str(page.locator(selector).first.inner_text())
+
+
+def route(page: Any) -> str:
+    return str(page.evaluate("location.hash"))
+
+
+def test_counts_change_without_a_reload(browser: Any, tmp_path: Path):
+    with (
+        running(tmp_path, waiting_job("one", "first"), waiting_job("two", "second")),
+        page_address(tmp_path) as address,
+        open_page(browser, address) as page,
+    ):
+        page.wait_for_selector(".legend [data-state=EXECUTING] b:text-is('2')")
+        assert text(page, "#live-mark") == "live"
+        page.evaluate("window.sameDocument = true")
+        (tmp_path / "first").touch()
+        page.wait_for_selector(".legend [data-state=SUCCEED] b:text-is('1')")
+        assert text(page, "#done-percent") == "50.0 %"
+        (tmp_path / "second").touch()
+        page.wait_for_selector(".legend [data-state=SUCCEED] b:text-is('2')")
+        page.wait_for_selector("#live-mark:text-is('run has ended')")
+        assert page.evaluate("window.sameDocument")
+
+
+def test_a_failing_job_appears_with_its_last_lines(browser: Any, tmp_path: Path):
+    failing = waiting_job("solve", "go", "echo 'energy diverged at step 7' >&2", "exit 3", stderr="solve.err")
+    with (
+        running(tmp_path, failing, waiting_job("other", "end")),
+        page_address(tmp_path) as address,
+        open_page(browser, address) as page,
+    ):
+        page.wait_for_selector("text=No job has failed.")
+        (tmp_path / "go").touch()
+        page.wait_for_selector(".last-lines:has-text('energy diverged at step 7')")
+        assert "exit code 3" in text(page, ".group-head")
+        page.click("section[aria-label=Failures] a:text-is('solve')")
+        page.wait_for_selector(".output:has-text('energy diverged at step 7')")
+        (tmp_path / "end").touch()
+
+
+def test_output_follows_what_a_job_writes(browser: Any, tmp_path: Path):
+    talking = waiting_job(
+        "talk", "go", "echo second line", "while [ ! -e end ]; do sleep 0.02; done", stdout="talk.out"
+    )
+    talking["execution"]["args"][1] = "echo first line; " + talking["execution"]["args"][1]
+    with (
+        running(tmp_path, talking),
+        page_address(tmp_path) as address,
+        open_page(browser, address, "job/talk") as page,
+    ):
+        page.wait_for_selector(".output:has-text('first line')")
+        assert "second line" not in text(page, ".output")
+        (tmp_path / "go").touch()
+        page.wait_for_selector(".output:has-text('second line')")
+        (tmp_path / "end").touch()
+        page.wait_for_selector("main .badge[data-state=SUCCEED]")
+
+
+def test_the_timeline_shows_what_the_registry_has(browser: Any, ended: Path, ended_address: str):
+    with open_page(browser, ended_address, "timeline") as page:
+        page.click("summary:has-text('Attempts in this window')")
+        shown = {
+            (row.locator("td").nth(0).inner_text(), row.locator("td").nth(2).inner_text().strip())
+            for row in page.locator("details tbody tr").all()
+        }
+    expected = {("prepare", "SUCCEED"), ("solve", "FAILED"), ("wide", "SUCCEED"), ("sweep:3", "FAILED")}
+    expected |= {(f"sweep:{index}", "SUCCEED") for index in range(8) if index != 3}
+    assert shown == expected
+
+
+def test_the_timeline_is_drawn_in_the_colours_of_states(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "timeline") as page:
+        page.wait_for_selector("details summary")
+        colours = page.evaluate(
+            """() => {
+                const canvas = document.querySelector("canvas");
+                const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+                let [green, red] = [0, 0];
+                for (let at = 0; at < data.length; at += 4) {
+                    const [r, g, b] = [data[at], data[at + 1], data[at + 2]];
+                    if (g > r + 40 && g > b + 20) green += 1;
+                    if (r > g + 60 && r > b + 40) red += 1;
+                }
+                return { green, red };
+            }"""
+        )
+    assert colours["green"] > colours["red"] > 50
+
+
+def test_cancel_works_with_control(browser: Any, tmp_path: Path):
+    with (
+        running(tmp_path, waiting_job("long", "never")),
+        page_address(tmp_path, "--control") as address,
+        open_page(browser, address, "job/long") as page,
+    ):
+        page.expected = ["404"]  # it has written nothing yet
+        page.wait_for_selector("main .badge[data-state=EXECUTING]")
+        page.click("[data-action=cancel]")
+        page.click("dialog button:text-is('No')")
+        assert text(page, "main .badge") == "EXECUTING"
+        page.click("[data-action=cancel]")
+        page.click("dialog button:text-is('Cancel')")
+        page.wait_for_selector("main .badge[data-state=CANCELED]")
+
+
+def test_without_control_nothing_can_be_changed(browser: Any, tmp_path: Path):
+    with (
+        running(tmp_path, waiting_job("long", "end")),
+        page_address(tmp_path) as address,
+        open_page(browser, address, "job/long") as page,
+    ):
+        page.wait_for_selector("main .badge[data-state=EXECUTING]")
+        assert page.locator("[data-action]").count() == 0
+        request = {
+            "method": "POST",
+            "headers": {"Content-Type": "application/json", "X-QCG-PM": "1"},
+            "body": json.dumps({"action": "cancel", "names": ["long"]}),
+        }
+        page.expected = ["403", "404"]
+        assert page.evaluate("request => fetch('api/act', request).then((answer) => answer.status)", request) == 403
+        (tmp_path / "end").touch()
+        page.wait_for_selector("main .badge[data-state=SUCCEED]")
+
+
+def test_hostile_names_and_output_do_nothing(browser: Any, tmp_path: Path):
+    line = "printf '<img src=x onerror=window.harmed=1>\\033[31mred\\342\\200\\256' >&2; exit 1"
+    run_requests(tmp_path, [job(name, "sh", "-c", line, stderr="e") for name in (MARKUP, SCRIPT, REORDERED)])
+    with page_address(tmp_path) as address, open_page(browser, address) as page:
+        page.wait_for_selector(".last-lines:has-text('<img src=x onerror=window.harmed=1>\\\\x1b[31mred\\\\u202e')")
+        show(page, "jobs")
+        page.wait_for_selector("tbody tr:nth-child(3)")
+        assert page.locator("tbody .job-name").all_inner_texts() == [MARKUP, SCRIPT, "a\\u202egnp.exe"]
+        for index in range(3):
+            show(page, "jobs")
+            page.locator("tbody .job-name").nth(index).click()
+            page.wait_for_selector(".output:has-text('\\\\x1b[31mred')")
+        show(page, "timeline")
+        page.click("summary:has-text('Attempts in this window')")
+        page.hover("canvas")
+        assert page.evaluate("window.harmed") is None
+        assert page.locator("main img, main script").count() == 0
+
+
+def test_everything_can_be_reached_with_the_keyboard(browser: Any, ended_address: str):
+    with open_page(browser, ended_address) as page:
+        press = page.keyboard.press
+        focused = lambda: page.evaluate("document.activeElement.textContent")  # noqa: E731
+        press("Tab")
+        assert focused() == "Skip to the content"
+        press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.focus("#theme-button")
+        press("Tab")
+        press("Tab")
+        press("Tab")
+        assert focused() == "Jobs"
+        press("Enter")
+        page.wait_for_selector("tbody tr:nth-child(5)")
+        page.focus("tbody tr:first-child a")
+        press("ArrowDown")
+        assert focused() == "sweep"
+        press("ArrowDown")
+        press("Enter")
+        page.wait_for_selector("main[data-view=job] h2:text-is('solve')")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        press("Tab")
+        assert page.evaluate(outline) == "solid"
+
+
+def test_keys_move_and_zoom_the_timeline_and_open_an_attempt(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "timeline") as page:
+        page.wait_for_selector("details summary")
+        page.focus("canvas")
+        page.keyboard.press("+")
+        wait_for(lambda: "first=" in route(page))
+        zoomed = route(page)
+        page.keyboard.press("ArrowRight")
+        wait_for(lambda: route(page) != zoomed)
+        page.keyboard.press("0")
+        wait_for(lambda: route(page) == "#/timeline")
+        page.keyboard.press("n")
+        page.wait_for_selector("[role=status]:has-text('prepare, SUCCEED')")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("main[data-view=job] h2:text-is('prepare')")
+
+
+def test_jobs_are_searched_filtered_and_sorted(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "jobs") as page:
+        names = page.locator("tbody .job-name")
+        page.fill("input[type=search]", "S")
+        wait_for(lambda: page.locator("tbody tr").count() == 3)
+        assert names.all_inner_texts() == ["sweep", "solve", "publish"]
+        page.click(".chip[data-state=FAILED]")
+        wait_for(lambda: page.locator("tbody tr").count() == 2)
+        page.click("th button:has-text('Name')")
+        page.wait_for_selector("th[aria-sort=ascending]:has-text('Name')")
+        page.wait_for_selector("tbody tr:first-child:has-text('solve')")
+        page.reload()
+        page.wait_for_selector("tbody tr:first-child:has-text('solve')")
+        page.click("a:text-is('8 iterations')")
+        page.wait_for_selector("tbody tr:nth-child(8)")
+        assert names.all_inner_texts() == [f"sweep:{index}" for index in range(8)]
+
+
+def test_dependencies_are_drawn_around_a_job(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "job/solve") as page:
+        page.wait_for_selector(".dependency-graph")
+        nodes = page.locator(".dependency-graph .node")
+        states = {node.get_attribute("aria-label") for node in nodes.all()}
+        assert states == {"prepare, SUCCEED", "solve, FAILED", "publish, OMITTED"}
+        page.locator(".dependency-graph .node", has_text="publish").click()
+        page.wait_for_selector("h2:text-is('publish')")
+
+
+def test_the_analysis_answers_where_the_time_went(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "analysis") as page:
+        page.wait_for_selector("h2:text-is('Efficiency of cores')")
+        assert page.locator(".tile", has_text="Attempts").locator(".tile-value").inner_text() == "11"
+        assert page.locator("section[aria-label=Nodes] tbody tr").count() == 2
+        assert page.locator(".heat i").count() == 4
+        page.locator("section[aria-label='Slowest launches'] tbody a").first.click()
+        page.wait_for_selector("main[data-view=job] h2")
+
+
+def test_without_events_the_page_asks(browser: Any, tmp_path: Path):
+    with (
+        running(tmp_path, waiting_job("one", "go"), waiting_job("two", "end")),
+        page_address(tmp_path) as address,
+        open_page(browser, address) as page,
+    ):
+        page.expected = ["ERR_FAILED", "console: Failed to load"]
+        page.route("**/api/events", lambda route: route.abort())
+        page.reload()
+        page.wait_for_selector(".legend [data-state=EXECUTING] b:text-is('2')")
+        (tmp_path / "go").touch()
+        page.wait_for_selector(".legend [data-state=SUCCEED] b:text-is('1')")
+        page.wait_for_selector("#live-mark[data-state=live]")
+        (tmp_path / "end").touch()
+
+
+def test_the_page_says_when_the_dashboard_is_gone(browser: Any, ended: Path):
+    with page_address(ended) as address:
+        context = open_page(browser, address)
+        page = context.__enter__()
+    page.expected = ["console: Failed to load", "ERR_"]
+    page.wait_for_selector("#live-mark[data-state=reconnecting]")
+    context.__exit__(None, None, None)
+
+
+def test_the_page_works_below_any_prefix(browser: Any, ended_address: str):
+    before, _, token = ended_address.partition("/?")
+    with open_page(browser, f"{before}/node/n1/8080/?{token}", "jobs") as page:
+        page.wait_for_selector("tbody tr:nth-child(5)")
+        assert "/node/n1/8080/" in page.url
+        assert "token" not in page.url
+
+
+@pytest.mark.parametrize("view", ["overview", "timeline", "jobs", "job/solve", "nodes", "analysis", "allocations"])
+def test_no_view_is_wider_than_a_phone(browser: Any, ended_address: str, view: str):
+    with open_page(browser, ended_address, view, viewport={"width": 360, "height": 740}) as page:
+        page.wait_for_selector("main .panel")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_colours_follow_the_system_or_the_button(browser: Any, ended_address: str):
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    with open_page(browser, ended_address, color_scheme="dark") as page:
+        dark = page.evaluate(background)
+        page.click("#theme-button")
+        assert page.get_attribute("html", "data-theme") == "light"
+        assert page.evaluate(background) != dark
+        page.reload()
+        page.wait_for_selector("html[data-theme=light]")
+        page.click("#theme-button")
+        assert page.evaluate(background) == dark
+
+
+def test_text_is_made_printable_by_the_same_rule(browser: Any, ended_address: str):
+    from qcg.pilotjob.common.printable import printable, printable_lines
+    from tests.support.hostile_texts import HARMLESS, HOSTILE
+
+    texts = [*HOSTILE.values(), *HARMLESS, "two\nlines\tand a tab"]
+    with open_page(browser, ended_address) as page:
+        shown = page.evaluate(
+            """async (texts) => {
+                const { printable, printableLines } = await import(new URL("assets/printable.js", document.baseURI));
+                return texts.map((text) => [printable(JSON.parse(text)), printableLines(JSON.parse(text))]);
+            }""",
+            [json.dumps(one) for one in texts],
+        )
+    assert shown == [[printable(one), printable_lines(one)] for one in texts]
+
+
+def test_a_run_that_was_cut_off_says_that_no_manager_runs(browser: Any, tmp_path: Path):
+    with (
+        running(tmp_path, waiting_job("long", "never"), waiting_job("next", "never")) as process,
+        page_address(tmp_path) as address,
+        open_page(browser, address) as page,
+    ):
+        page.wait_for_selector(".legend [data-state=EXECUTING] b:text-is('2')")
+        process.kill()
+        process.wait(30)
+        page.wait_for_selector("#live-mark:text-is('no manager')")
+        page.wait_for_selector("text=are not final, and no manager runs")

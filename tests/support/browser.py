@@ -1,0 +1,72 @@
+"""A plugin with a headless browser, started once per worker, and pages that collect what goes wrong in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+class Troubles(list[str]):
+    """Errors, console messages, failed requests and dialogs of a page."""
+
+    def watch(self, page: Any) -> None:
+        page.on("pageerror", lambda error: self.append(f"error: {error}"))
+        page.on("console", lambda message: self.append(f"console: {message.text}"))
+        page.on("dialog", self._dismiss)
+        page.on("response", lambda answer: self._check(answer.status, answer.url))
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _check(self, status: int, address: str) -> None:
+        if status >= 400:
+            self.append(f"status {status}: {re.sub('token=.*', '', address)}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip("needs the package chromium")
+    from playwright.sync_api import sync_playwright  # here: other tests do without
+
+    with sync_playwright() as playwright:
+        # The sandbox of Chromium does not work for root.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield started
+        started.close()
+
+
+@contextmanager
+def open_page(browser: Any, address: str, view: str = "", **options: Any) -> Iterator[Any]:
+    """A page in a context of its own. In the end there must have been no trouble but `page.expected`."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    page.troubles = Troubles()
+    page.expected = []
+    page.troubles.watch(page)
+    try:
+        page.goto(address)
+        page.wait_for_selector("#live-mark:not([data-state=connecting])")
+        if view:
+            show(page, view)
+        yield page
+        assert [one for one in page.troubles if not any(re.search(known, one) for known in page.expected)] == []
+    finally:
+        context.close()
+
+
+def show(page: Any, view: str) -> None:
+    """Show a view: `timeline`, `job/name`."""
+    page.evaluate("view => { location.hash = '#/' + view }", view)
+    page.wait_for_selector(f"main[data-view={re.split('[/?]', view)[0]}]")
