@@ -1,4 +1,4 @@
-"""Options of `qcg-pm report` that write files: the table of attempts, and the Gantt chart."""
+"""Options of `qcg-pm report` that write files: the table of attempts, the Gantt chart, and the page."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Exports(NamedTuple):
     csv: str | None = None
     parquet: str | None = None
     gantt: str | None = None
+    html: str | None = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -41,11 +42,12 @@ def export_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--csv", metavar="FILE", help="Write a table of all attempts as CSV; - is standard output.")
     @click.option("--parquet", metavar="FILE", help="Write the same table as Parquet. Needs qcg-pilotjob[parquet].")
     @click.option("--gantt", metavar="FILE", help="Draw a Gantt chart: *.svg, or *.png with qcg-pilotjob[plots].")
+    @click.option("--html", metavar="FILE", help="Write the page of the dashboard with its data to one file.")
     @functools.wraps(command)
-    def body(csv: str | None, parquet: str | None, gantt: str | None, **given: Any) -> None:
+    def body(csv: str | None, parquet: str | None, gantt: str | None, html: str | None, **given: Any) -> None:
         if gantt is not None and not gantt.lower().endswith(PICTURES):
             raise click.UsageError("the name of the file of --gantt must end with .svg or .png")
-        command(exports=Exports(csv, parquet, gantt), **given)
+        command(exports=Exports(csv, parquet, gantt, html), **given)
 
     return body
 
@@ -74,6 +76,12 @@ def write_exports(directory: Path, exports: Exports) -> None:
 
     if exports.gantt is not None:
         _draw(directory, exports.gantt)
+    if exports.html is not None:
+        from qcg.pilotjob.dashboard.html_report import html_report
+
+        page = html_report(directory)
+        with writing(exports.html) as file:
+            file.write(page)
 
 
 def _draw(directory: Path, path: str) -> None:
