@@ -221,6 +221,7 @@ def test_importing_the_package_is_cheap():
 
 
 @pytest.mark.sampled
+@pytest.mark.timeout(600)
 def test_many_attempts_are_written_without_keeping_them_in_memory(tmp_path: Path):
     number = per_tier(50_000, 1_000_000)
     path = tmp_path / ".qcgpjm-service-x" / FILE_NAME
@@ -240,7 +241,7 @@ def test_many_attempts_are_written_without_keeping_them_in_memory(tmp_path: Path
     with (tmp_path / "file.csv").open() as file:
         assert sum(1 for _ in file) > number
     assert kilobytes < 40_000
-    assert seconds < 5 + number * 2e-5
+    assert seconds < 5 + number * 6e-5
 
 
 def test_every_column_is_documented():

@@ -62,7 +62,7 @@ def write_exports(directory: Path, exports: Exports) -> None:
                 escape_unencodable()
                 try:
                     # As they are, names could control the terminal.
-                    write_csv(found, sys.stdout, printable if on_terminal() else str)
+                    write_csv(found, sys.stdout, printable if on_terminal() else None)
                     sys.stdout.flush()
                 except BrokenPipeError:
                     silence_stdout()

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import UnionType
 from typing import IO, TYPE_CHECKING, Any, TextIO, Union, get_args, get_origin, get_type_hints
 
+from msgspec.structs import astuple
+
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -80,7 +82,7 @@ def attempts_frame(path: str | os.PathLike[str]) -> pandas.DataFrame:
     return frame
 
 
-def write_csv(found: Iterable[AttemptRow], file: TextIO, shown: Callable[[str], str] = str) -> None:
+def write_csv(found: Iterable[AttemptRow], file: TextIO, shown: Callable[[str], str] | None = None) -> None:
     """Write a head line and a line for each attempt. Times are ISO 8601 in UTC; what is not known is empty.
 
     `shown`: converts texts, such as names, that would control a terminal.
@@ -89,7 +91,9 @@ def write_csv(found: Iterable[AttemptRow], file: TextIO, shown: Callable[[str], 
     writer.writerow(COLUMNS)
     times = [COLUMNS.index(name) for name in TIMES]
     for row in found:
-        cells: list[Any] = [shown(cell) if isinstance(cell, str) else cell for cell in _cells(row)]
+        cells: list[Any] = list(astuple(row))
+        if shown is not None:
+            cells = [shown(cell) if isinstance(cell, str) else cell for cell in cells]
         for index in times:
             cells[index] = iso_utc(cells[index])
         writer.writerow(cells)
@@ -142,12 +146,8 @@ def iso_utc(at: float | None) -> str:
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _cells(row: AttemptRow) -> list[Any]:
-    return [getattr(row, name) for name in COLUMNS]
-
-
 def _columns(found: Iterable[AttemptRow]) -> list[tuple[Any, ...]]:
-    return list(zip(*map(_cells, found), strict=True)) or [() for _ in COLUMNS]
+    return list(zip(*map(astuple, found), strict=True)) or [() for _ in COLUMNS]
 
 
 def _kinds() -> dict[str, type]:
