@@ -37,13 +37,15 @@ class MetricsFile:
         self._summary: RunSummary | None = None
         self._writing: asyncio.Future[None] | None = None
         self._last_error = ""
+        self._ends = False
 
     async def keep_up_to_date(self) -> None:
-        """Write the file now and from time to time, until it is cancelled."""
-        while True:
+        """Write the file now and from time to time, until the last time."""
+        while not self._ends:
             if self._writing is None:  # otherwise the file system is slow
                 await self.read()
-                self._write(alive=True)
+                if not self._ends:
+                    self._write(alive=True)
             await asyncio.sleep(INTERVAL)
 
     async def read(self) -> None:
@@ -55,6 +57,7 @@ class MetricsFile:
 
     async def finish(self) -> None:
         """Write the file for the last time, with the last summary."""
+        self._ends = True
         await self._wait()
         if self._writing is None:
             self._write(alive=False)
