@@ -12,6 +12,7 @@ from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AttemptEnded, HostReported, HostUnreachable
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.jobs_ahead import JobsAhead
 from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.why import (
@@ -183,9 +184,10 @@ def test_several_jobs_get_the_same_explanations_as_each_alone():
     driver.submit(job("last"))
     names = ["last", *[f"job{number}" for number in range(9)], "late"]
     found = [found for name in names if not isinstance(found := find(driver.core.state, name), str)]
-    look = WaitExplainer(driver.core.state, driver.now)
-    together = [look._before(asked.seq) for asked, _ in found]
-    assert together == [WaitExplainer(driver.core.state, driver.now)._before(asked.seq) for asked, _ in found]
+    queue = driver.core.state.queue
+    ahead = JobsAhead(queue)
+    together = [ahead.count(asked.seq) for asked, _ in found]
+    assert together == [JobsAhead(queue).count(asked.seq) for asked, _ in found]
     assert together == [10, *range(1, 10), 0]
 
 

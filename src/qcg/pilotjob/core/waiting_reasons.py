@@ -20,13 +20,6 @@ class WaitingGroup(Struct, frozen=True):
     example: str
 
 
-class _HeadExplainer(WaitExplainer):
-    """Explains the first job of a line, without the number of jobs ahead of it, which other jobs of the line share."""
-
-    def _before(self, place: int) -> int:
-        return 0
-
-
 def waiting_groups(
     core: CoreState,
     waiting: Waiting,
@@ -38,7 +31,8 @@ def waiting_groups(
     show_time: Callable[[float], str] = str,
 ) -> list[WaitingGroup]:
     """The largest groups of what waits, the largest first."""
-    explainer = _HeadExplainer(core, now, stalled=stalled, show_time=show_time)
+    # Without the number of jobs ahead, which differs between the jobs of a line.
+    explainer = WaitExplainer(core, now, stalled=stalled, show_time=show_time, count_ahead=lambda place: 0)
 
     def why(job: Job, position: int) -> Reason:
         return explainer.why_waiting(job, position, describe(job))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from qcg.pilotjob.core.feasibility import (
 )
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
+from qcg.pilotjob.core.jobs_ahead import JobsAhead
 from qcg.pilotjob.core.outcomes import entries_of, has_begun, is_dependency_met, why_waits
 from qcg.pilotjob.core.queue import Head, QueueEntry
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job
@@ -49,10 +49,6 @@ MAX_NAMED = 3
 """Prerequisites that a sentence names; the details list all of them."""
 
 
-COUNTED_EACH = 2
-"""Number of counts of jobs in the queue without a list of all of them: enough to explain one job."""
-
-
 class Reason(Struct, frozen=True):
     """Why a job is in its state."""
 
@@ -67,10 +63,16 @@ class WaitExplainer:
     """Explains waiting jobs at one moment; totals are computed once for all jobs asked about."""
 
     def __init__(
-        self, core: CoreState, now: float, *, stalled: bool = False, show_time: Callable[[float], str] = str
+        self,
+        core: CoreState,
+        now: float,
+        *,
+        stalled: bool = False,
+        show_time: Callable[[float], str] = str,
+        count_ahead: Callable[[int], int] | None = None,
     ) -> None:
         """`stalled`: the journal cannot be written at the moment, so nothing is started. `show_time` returns a time as
-        text."""
+        text, `count_ahead` the number of jobs before a place in the queue."""
         self._core = core
         self._stalled = stalled
         self._show_time = show_time
@@ -85,10 +87,7 @@ class WaitExplainer:
         self._keepers: dict[str, Head] = {}
         """The heads of lines for which counters of the run are kept, by name of the counter."""
         self._blockers = self._find_blockers()
-        self._counted = 0
-        """Number of calls of `_before`."""
-        self._in_order: list[int] = []
-        """Places of all queued jobs in order; not built for the first calls of `_before`."""
+        self._count_ahead = JobsAhead(core.queue).count if count_ahead is None else count_ahead
         self._dependents: dict[Job, frozenset[Job]] = {}
 
     def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
@@ -235,7 +234,7 @@ class WaitExplainer:
 
     def _in_queue(self, kind: Kind, text: str, entry: QueueEntry, details: dict[str, Any]) -> Reason:
         """A reason, with the number of jobs ahead in the queue."""
-        before, higher = self._before(entry.order), self._before(entry.rank)
+        before, higher = self._count_ahead(entry.order), self._count_ahead(entry.rank)
         if before:
             text += f"; {count(before, 'job')} ahead of it"
         if higher:
@@ -309,19 +308,6 @@ class WaitExplainer:
                 if has_counters and not self._backfill.protects(line, reserved):
                     found.setdefault(reserved.name, head)
         return found
-
-    def _before(self, place: int) -> int:
-        """The number of jobs before this place in the queue."""
-        lines = self._core.queue.lines.values()
-        for line in lines:
-            if line.gone:
-                line.remove_final()
-        if self._counted < COUNTED_EACH:
-            self._counted += 1
-            return sum([line.entries.before(place) for line in lines])
-        if not self._in_order:
-            self._in_order = sorted([entry.order for line in lines for entry in line.entries])
-        return bisect_left(self._in_order, place)
 
     def _candidates(self, request: ResourceRequest) -> list[NodeSpec]:
         """The free part of each node; for requests of whole nodes, the idle nodes."""
