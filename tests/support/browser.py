@@ -1,4 +1,7 @@
-"""A plugin with a headless browser, started once per worker, and pages that collect what goes wrong in them."""
+"""A plugin with a headless browser, started once per file, and pages that collect what goes wrong in them.
+
+A browser starts and ends processes as it likes: alive during the tests of other files, it would fail their leak checks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Troubles(list[str]):
             self.append(f"status {status}: {re.sub('token=.*', '', address)}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if not Path(CHROMIUM).exists():
         pytest.skip("needs the package chromium")
