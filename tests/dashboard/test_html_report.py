@@ -16,8 +16,6 @@ from tests.support.pilot import WAIT, job, run, run_requests
 from tests.support.waiting import wait_for
 from tests.support.watched_run import running, waiting_job
 
-pytestmark = pytest.mark.leaves_open("a browser starts and ends processes as it likes")
-
 HOSTILE = "<script>window.harmed=1</script>"
 
 

@@ -14,8 +14,6 @@ from tests.support.pilot import job, run_requests
 from tests.support.waiting import wait_for
 from tests.support.watched_run import page_address, running, waiting_job
 
-pytestmark = pytest.mark.leaves_open("a browser starts and ends processes as it likes")
-
 MARKUP = "<img/src=x/onerror=window.harmed=1>"
 SCRIPT = "<script>window.harmed=1</script>"
 REORDERED = "a\u202egnp.exe"

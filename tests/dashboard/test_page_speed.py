@@ -18,7 +18,6 @@ from tests.support.waiting import wait_for
 from tests.support.watched_run import page_address
 
 pytestmark = [
-    pytest.mark.leaves_open("a browser starts and ends processes as it likes"),
     pytest.mark.sampled,
     pytest.mark.timeout(900),
 ]

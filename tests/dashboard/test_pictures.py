@@ -17,7 +17,6 @@ from tests.support.project import ROOT
 from tests.support.watched_run import page_address, running
 
 pytestmark = [
-    pytest.mark.leaves_open("a browser starts and ends processes as it likes"),
     pytest.mark.timeout(300),
 ]
 

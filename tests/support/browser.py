@@ -1,6 +1,6 @@
 """A plugin with a headless browser, started once per file, and pages that collect what goes wrong in them.
 
-A browser starts and ends processes as it likes: alive during the tests of other files, it would fail their leak checks.
+A browser starts and ends processes as it likes, so the leak check leaves out the processes below its driver.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import processes
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -41,7 +43,10 @@ def browser() -> Iterator[Any]:
         pytest.skip("needs the package chromium")
     from playwright.sync_api import sync_playwright  # here: other tests do without
 
+    before = processes.descendants()
     with sync_playwright() as playwright:
+        for driver in processes.descendants() - before:
+            processes.set_apart(driver)
         # The sandbox of Chromium does not work for root.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)

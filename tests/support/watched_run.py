@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support import processes
 from tests.support.dashboard import Dashboard
 from tests.support.pilot import WAIT, job, start, write_requests
 from tests.support.waiting import wait_for
@@ -22,7 +24,7 @@ def waiting_job(name: str, file: str, *after: str, **more: Any) -> dict[str, Any
 
 @contextmanager
 def running(wd: Path, *jobs: dict[str, Any], nodes: str = "2x4") -> Iterator[subprocess.Popen[str]]:
-    """A run of these jobs while the test goes on."""
+    """A run of these jobs while the test goes on. A test may kill its manager; jobs that are left are killed."""
     requests = write_requests(wd / "requests.json", list(jobs), WAIT)
     process = start("qcg-pm", "run", requests, "--wd", wd, "--nodes", nodes)
     try:
@@ -34,6 +36,14 @@ def running(wd: Path, *jobs: dict[str, Any], nodes: str = "2x4") -> Iterator[sub
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+        _end_agents(wd)
+
+
+def _end_agents(wd: Path) -> None:
+    """End agents that have outlived their manager, with their jobs."""
+    for path in wd.glob(".qcgpjm-service-*/agent-local.json"):
+        agent = json.loads(path.read_bytes())["pid"]
+        processes.end({one for pid in [agent] if (one := processes.identify(pid))} | processes.descendants(agent))
 
 
 @contextmanager
