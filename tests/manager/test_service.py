@@ -21,7 +21,7 @@ from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.compose import compose
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.manager import bootstrap, engine, service
+from qcg.pilotjob.manager import bootstrap, commits, engine, service
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.manager.placement import Placement
 from qcg.pilotjob.manager.run_result import RunResult
@@ -78,6 +78,22 @@ def serve(options: Options, resumption: Resumption | None = None) -> RunResult:
         return await asyncio.wait_for(Service(options, resumption, interfaces=InterfaceFactory()).run(), 100)
 
     return asyncio.run(within())
+
+
+def test_refused_descriptions_of_a_rerun_leave_nothing_to_be_written_later(tmp_path: Path):
+    run = serve(requests_of(tmp_path, job("a", "false"))).run_dir
+    resumption = Resumption(run, {}, rerun=("failed",), replacements=({"name": "b", "exec": "true"},))
+    later: list[dict[str, Any]] = []
+
+    async def resume() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: later.append(context))
+        with pytest.raises(UsageError, match="there is no job 'b' that could be run again"):
+            await Service(Options(), resumption, interfaces=InterfaceFactory()).run()
+        await asyncio.sleep(2 * commits.COMMIT_DELAY)
+
+    asyncio.run(resume())
+    assert later == []
+    assert serve(Options(), Resumption(run, {}, rerun=("failed",))).exit_code == 1, "it can still be resumed"
 
 
 class AnsweringExecutor(MemoryExecutor):

@@ -104,6 +104,16 @@ class Service:
                 prepared.discard()
             raise
 
+    async def _rerun(self, manager: Manager, prepared: PreparedRun) -> None:
+        """Run jobs again with new descriptions, before anything is started. The run is left as it was if they are
+        refused."""
+        try:
+            count = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
+        except BaseException:
+            await manager.engine.close()
+            raise
+        manager.add_start_notice(describe_rerun(count))
+
     async def _manage(
         self, prepared: PreparedRun, cores: HostCores, hub: Hub, early_signals: EarlySignals
     ) -> RunResult:
@@ -112,8 +122,7 @@ class Service:
         manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
         if prepared.replacements:
-            count = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
-            manager.add_start_notice(describe_rerun(count))
+            await self._rerun(manager, prepared)
         rundir.link(prepared.wd, run_dir / rundir.LOG_NAME, rundir.LOG_NAME)
         is_continued = prepared.is_resumed and prepared.requests.is_empty and not prepared.rerun
         continued = engine.state.unfinished if is_continued else None
