@@ -76,6 +76,28 @@ def test_other_cookies_do_not(access: Access, cookie: str):
         assert refused.status is HTTPStatus.UNAUTHORIZED
 
 
+@pytest.mark.parametrize(
+    "other",
+    ['foo={"a": 1}', "foo=a b", "foo", "x[1]=2", "theme=dark mode", "a@b=1", "k=\u00fc", "a/b=1", "", "=", '"'],
+)
+def test_cookies_of_other_applications_on_the_machine_do_no_harm(access: Access, other: str):
+    own = known(access)["Cookie"]
+    for given in (f"{other}; {own}", f"{own}; {other}", f"{other};{own};{other}"):
+        assert access.check_read({"Host": HOST, "Cookie": given}) is None, given
+
+
+def test_an_earlier_cookie_of_the_same_name_does_no_harm(access: Access):
+    """Browsers keep cookies by path, and send all that match."""
+    own = known(access)["Cookie"]
+    assert access.check_read({"Host": HOST, "Cookie": f"{access.cookie_name}=old; {own}"}) is None
+
+
+def test_the_secret_under_another_name_does_not(access: Access):
+    secret = known(access)["Cookie"].partition("=")[2]
+    for given in (secret, f"={secret}", f"x={secret}", f"x={access.cookie_name}={secret}"):
+        assert access.check_read({"Host": HOST, "Cookie": given}) is not None, given
+
+
 def test_secrets_of_another_dashboard_do_not(access: Access):
     other = Access()
     assert access.check_read(known(other)) is not None

@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -105,11 +104,12 @@ class Access:
         return self._has_cookie(headers) or (scheme.lower() == "bearer" and self.is_token(given.strip()))
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        try:
-            found = SimpleCookie(headers.get("Cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return False
-        return found is not None and _same(found.value, self._session)
+        # Not parsed strictly: browsers also send the cookies of applications on other ports, whatever these contain.
+        for cookie in headers.get("Cookie", "").split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == self.cookie_name and _same(value, self._session):
+                return True
+        return False
 
     def _own_origin(self, headers: Mapping[str, str]) -> bool:
         """Whether the origin is the dashboard itself: the same host and port, or a proxy that was named."""
