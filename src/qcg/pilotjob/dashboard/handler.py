@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from qcg.pilotjob.dashboard.access import Access, Refused
 from qcg.pilotjob.dashboard.api import JSON, Answer, Api, WrongRequest, error_content, problem_of, with_control
+from qcg.pilotjob.dashboard.connections import Connections
 from qcg.pilotjob.dashboard.feed import SummaryFeed
 from qcg.pilotjob.dashboard.page_files import INDEX, PageFile
 from qcg.pilotjob.journal.errors import JournalError
@@ -28,6 +29,8 @@ SECONDS_FOR_REQUEST = 10.0
 """In which a whole request must arrive once its connection is open."""
 SECONDS_IDLE = 60.0
 """After which a connection without a request is closed."""
+SECONDS_FOR_STRANGERS = 3.0
+"""The same until a first request has shown the token or the cookie, and in which that request must arrive."""
 SECONDS_TO_SEND = 20.0
 """In which a client must take an answer, or the next event."""
 SECONDS_BETWEEN_SIGNS = 15.0
@@ -54,6 +57,7 @@ class Parts(Protocol):
 
     access: Access
     api: Api
+    connections: Connections
     feed: SummaryFeed
     page: dict[str, PageFile]
 
@@ -103,12 +107,13 @@ class Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile.close()
         self._reader = RequestReader(self.connection)
+        self._is_known = False
         # Small buffers: the limits count what is read ahead, too.
         self.rfile = io.BufferedReader(self._reader, 4096)
 
     def handle_one_request(self) -> None:
         self._status_sent = False
-        self._reader.begin(1, SECONDS_IDLE)
+        self._reader.begin(1, SECONDS_IDLE if self._is_known else SECONDS_FOR_STRANGERS)
         try:
             if not self._wait_for_request():
                 self.close_connection = True
@@ -124,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
         """Wait for the first byte of the next request; False at the end of the connection."""
         assert isinstance(self.rfile, io.BufferedReader)
         there = bool(self.rfile.peek(1))
-        self._reader.begin(MOST_HEAD, SECONDS_FOR_REQUEST)
+        self._reader.begin(MOST_HEAD, SECONDS_FOR_REQUEST if self._is_known else SECONDS_FOR_STRANGERS)
         return there
 
     def _try_to_refuse(self, status: HTTPStatus) -> None:
@@ -179,11 +184,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         file = self._page_file(path)
         if file is not None:
-            _check(access.check_page(headers))
+            self._let_in(access.check_page(headers))
             self._send_file(file, headers)
             return
         address = _address(path)
-        _check(access.check_read(headers))
+        self._let_in(access.check_read(headers))
         if address == "api/events":
             self._send_events()
             return
@@ -195,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
     def _post(self, headers: dict[str, str]) -> None:
         self.close_connection = True  # unless the whole body is read
         path, _ = _target(self.path)
-        _check(self.parts.access.check_change(headers))
+        self._let_in(self.parts.access.check_change(headers))
         if _address(path) != "api/act":
             raise WrongRequest("There is nothing at this address.", HTTPStatus.NOT_FOUND)
         if headers.get("Content-Type", "").partition(";")[0].strip().lower() != JSON:
@@ -212,6 +217,14 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = headers.get("Connection", "").lower() == "close"
         self._send_answer(self.parts.api.act(body))
 
+    def _let_in(self, refused: Refused | None) -> None:
+        """Keep the connection of a client that may ask. Raises WrongRequest for others."""
+        if refused is not None:
+            raise _refusal(refused)
+        if not self._is_known:
+            self._is_known = True
+            self.parts.connections.set_known(self.connection)
+
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _exchange(self, headers: dict[str, str], tokens: list[str]) -> None:
@@ -221,6 +234,7 @@ class Handler(BaseHTTPRequestHandler):
                 "This token is not that of this dashboard: open the address that `qcg-pm dashboard` printed last.",
                 HTTPStatus.UNAUTHORIZED,
             )
+        self._let_in(None)
         cookie = ("Set-Cookie", self.parts.access.cookie())
         if headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
             # Browsers do not send a strict cookie along a redirect that began on another site.
@@ -245,7 +259,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(answer.status, answer.content, answer.type)
 
     def _send_error(self, status: HTTPStatus, sentence: str) -> None:
-        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if not self._is_known or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             self.close_connection = True  # strangers keep no connection
         self._send(status, error_content(sentence), JSON)
 
@@ -340,11 +354,6 @@ def _address(path: str) -> str:
     """The last parts of a path, whatever a proxy puts before them: `api/jobs` of `/node/n1/8080/api/jobs`."""
     folder, _, name = path.rpartition("/")
     return f"api/{name}" if folder.rpartition("/")[2] == "api" else name
-
-
-def _check(refused: Refused | None) -> None:
-    if refused is not None:
-        raise _refusal(refused)
 
 
 def _refusal(refused: Refused) -> WrongRequest:

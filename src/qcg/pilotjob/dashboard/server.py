@@ -9,13 +9,13 @@ import socketserver
 import stat
 import struct
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.dashboard.access import Access
 from qcg.pilotjob.dashboard.api import Api, error_content
+from qcg.pilotjob.dashboard.connections import Connections
 from qcg.pilotjob.dashboard.feed import SummaryFeed
 from qcg.pilotjob.dashboard.handler import Handler
 from qcg.pilotjob.dashboard.page_files import load_page
@@ -50,17 +50,14 @@ class DashboardServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.feed = SummaryFeed(run)
         self.api = Api(run, self.feed, control=access.control)
         self.page = load_page()
-        self._connections: dict[socket.socket, threading.Thread | None] = {}
-        self._lock = threading.Lock()
+        self.connections = Connections(MOST_CONNECTIONS)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Refuse further connections when there are too many, and other users of a Unix socket."""
         if request.family == socket.AF_UNIX and _peer_uid(request) not in (os.geteuid(), 0):
             return False
-        with self._lock:
-            if len(self._connections) < MOST_CONNECTIONS:
-                self._connections[request] = None
-                return True
+        if self.connections.enter(request):
+            return True
         content = error_content("There are too many connections; close some pages of the dashboard.")
         with suppress(OSError):
             request.settimeout(0.0)
@@ -71,13 +68,13 @@ class DashboardServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._connections[request] = threading.current_thread()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._connections.pop(request, None)
+        self.connections.set_thread(request)
+        super().process_request_thread(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Called at the end of each connection, also of one for which no thread could be started."""
+        self.connections.leave(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Called for errors that nobody expects, with the exception at work."""
@@ -91,14 +88,7 @@ class DashboardServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.api.close()
         self.shutdown()
         self.server_close()
-        with self._lock:
-            left = dict(self._connections)
-        for connection in left:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in left.values():
-            if thread is not None:
-                thread.join(SECONDS_TO_END)
+        self.connections.end(SECONDS_TO_END)
 
 
 def listen_on_port(port: int) -> socket.socket:
