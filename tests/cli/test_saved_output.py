@@ -113,3 +113,26 @@ def test_more_jobs_than_the_soft_limit_of_open_files_allows_keep_their_output(tm
     assert files == {
         f"many.{index}.{stream}": text for index in range(60) for stream, text in (("out", "96\n"), ("err", "wrong\n"))
     }
+
+
+def test_the_saved_output_of_earlier_attempts_is_shown(tmp_path: Path):
+    failing = "echo try ${attempt} >&2; exit 1"
+    jobs = [
+        job("y", script=failing, retry=1),
+        job("its", script=failing, retry=1, iteration=2),
+        job("ok", script="echo try ${attempt} >&2; [ ${attempt} = 2 ]", retry=1),
+    ]
+    run_requests(tmp_path, jobs)
+
+    def shown(*arguments: str) -> str:
+        return run("qcg-pm", "logs", "--stderr", *arguments, "--path", tmp_path).stdout
+
+    assert [shown("--attempt", number, "y") for number in "12"] == ["try 1\n", "try 2\n"]
+    assert shown("--attempt", "1", "its:1") == "try 1\n"
+    assert shown("--attempt", "1", "ok") == "try 1\n"
+    assert shown("--attempt", "1", "--follow", "y") == "try 1\n"
+    out = run_dir(tmp_path) / "out"
+    heads = [f"==> its:{index}: {out}/its.{index}.err <==\ntry 1\n" for index in range(2)]
+    assert shown("--attempt", "1", "its:*") == "".join(heads)
+    denied = run("qcg-pm", "logs", "--attempt", "1", "y", "--path", tmp_path)
+    assert (denied.returncode, "nothing of the stdout of attempt 1 of job 'y' was saved" in denied.stderr) == (1, True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.common.terminal_output import ProgramOutput
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.host.records import OUTPUT
+from qcg.pilotjob.host.records import OUTPUT, output_path
 from qcg.pilotjob.runs.rundir import PREFIX
 
 if TYPE_CHECKING:
@@ -63,10 +63,19 @@ def _no_file(name: str, state: State, stream: str) -> Denial:
     return Denial(f"job {name!r} was never started, so it has written nothing; see: qcg-pm why {name}")
 
 
-def _has_nothing_saved(path: str) -> bool:
-    """Whether this is a path for saved output of a run, and nothing was saved."""
+def saved_path(run_dir: Path, name: str, stream: str) -> str:
+    """The path for saved output of a run; `name`: the name of the attempt, as `output_name` makes it."""
+    return output_path(os.fspath(run_dir.absolute() / OUTPUT), name, stream)
+
+
+def is_saved_path(path: str) -> bool:
+    """Whether this is a path for saved output of a run."""
     folder = Path(path).parent
-    return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX) and not os.path.lexists(path)
+    return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX)
+
+
+def _has_nothing_saved(path: str) -> bool:
+    return is_saved_path(path) and not os.path.lexists(path)
 
 
 def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:

@@ -37,11 +37,16 @@ def check_attempt(name: str, entry: dict[str, Any], number: int | None) -> int:
     return number or last
 
 
+def is_earlier(name: str, entry: dict[str, Any], number: int | None) -> bool:
+    """Whether this is not the last attempt. Raises Denial when there is no such attempt."""
+    return check_attempt(name, entry, number) < check_attempt(name, entry, None)
+
+
 def stream_name(name: str, entry: dict[str, Any], number: int | None) -> str:
     """The name in the stream of an attempt of a job; None for the last attempt."""
     ordinal = check_attempt(name, entry, number)
     base, _ = without_ordinal(entry["data"]["runtime"]["streamName"])
-    return base if ordinal == 1 else f"{base}~{ordinal}"
+    return _of_attempt(base, ordinal)
 
 
 def show_stream(
@@ -176,6 +181,15 @@ def export(
             return attempts, files, streams.damaged
     except OSError as error:
         raise Denial(f"{error.filename or target} cannot be written: {error.strerror}") from None
+
+
+def file_name(name: str, ordinal: int) -> str:
+    """The name of the saved output of an attempt, without the ending for the stream."""
+    return _of_attempt(_base_of(name), ordinal)
+
+
+def _of_attempt(base: str, ordinal: int) -> str:
+    return base if ordinal == 1 else f"{base}~{ordinal}"
 
 
 def _base_of(name: str) -> str:

@@ -12,10 +12,19 @@ import click
 from qcg.pilotjob.cli.console import echo, echo_err, escape_unencodable
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager_or_registry, with_similar_name
-from qcg.pilotjob.cli.output_files import PAUSE, Follower, path_of, show_end
+from qcg.pilotjob.cli.output_files import PAUSE, Follower, is_saved_path, path_of, saved_path, show_end
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.shell_completion import job_names
-from qcg.pilotjob.cli.stream_logs import StreamFollower, check_attempt, export, has_content, is_streamed, show_stream
+from qcg.pilotjob.cli.stream_logs import (
+    StreamFollower,
+    check_attempt,
+    export,
+    file_name,
+    has_content,
+    is_earlier,
+    is_streamed,
+    show_stream,
+)
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.host.records import STREAMS
@@ -34,7 +43,9 @@ FILES = {"stdout": "job.out", "stderr": "job.err"}
 @click.option("-f", "--follow", is_flag=True, help="Show new output until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Show the standard error.")
 @click.option("-n", "--lines", type=Whole(min=0), metavar="N", help="Only the last N lines.")
-@click.option("--attempt", type=Whole(min=1), metavar="N", help="Of this attempt instead of the last one.")
+@click.option(
+    "--attempt", type=Whole(min=1), metavar="N", help="Of this attempt instead of the last one, where it was saved."
+)
 @click.option(
     "--export",
     "target",
@@ -105,7 +116,11 @@ def _show(
         if several:
             echo(printable(f"==> {name}: {stream} <=="))
         return show_stream(name, entry, stream, attempt, lines, raw=raw)
-    _check_is_last(name, entry, attempt)
+    if is_earlier(name, entry, attempt):
+        path = _path_of_earlier(manager, name, entry, stream, attempt)
+        if several:
+            echo(printable(f"==> {name}: {path} <=="))
+        return show_end(path, lines, raw=raw)
     if _is_on_host(entry, stream):
         if several:
             echo(printable(f"==> {name}: {FILES[stream]} on its host <=="))
@@ -128,7 +143,10 @@ def _follow(manager: Queries, name: str, stream: str, attempt: int | None, lines
         with OutputStreams(entry["data"]["runtime"]["stream"]) as streams:
             shown = StreamFollower(follower, name, streams).follow(stream, attempt, lines, raw=raw)
     else:
-        _check_is_last(name, entry, attempt)
+        if is_earlier(name, entry, attempt):
+            # It has ended.
+            _show(manager, name, entry, stream, attempt, lines, raw=raw, several=False)
+            return
         if _is_on_host(entry, stream):
             _show_from_host(manager, name, entry, stream, mode="tail", lines=lines, raw=raw)
             return
@@ -143,13 +161,24 @@ def _may_be_streamed(entry: dict[str, Any]) -> bool:
     return bool(info) and "runtime" not in info and "iterations" not in info and "remote" not in info
 
 
-def _check_is_last(name: str, entry: dict[str, Any], attempt: int | None) -> None:
-    """Only streams keep the output of earlier attempts under their numbers."""
-    if attempt is not None and check_attempt(name, entry, attempt) < check_attempt(name, entry, None):
+def _path_of_earlier(manager: Queries, name: str, entry: dict[str, Any], stream: str, attempt: int | None) -> str:
+    """The file with the saved output of an attempt before the last one. Raises Denial when there is none."""
+    if manager.run_dir is None:
+        raise Denial("the run directory of this manager is not known here; give it with --path")
+    ordinal = check_attempt(name, entry, attempt)
+    path = saved_path(manager.run_dir, file_name(name, ordinal), stream)
+    if os.path.lexists(path):
+        return path
+    sentence = f"nothing of the {stream} of attempt {ordinal} of job {name!r} was saved"
+    if "remote" in entry["data"]:
+        raise Denial(f"{sentence}: only the output of the last attempt is fetched from its host")
+    current = entry["data"].get("runtime", {}).get(stream)
+    if current is not None and not is_saved_path(current):
         raise Denial(
-            f"only the last attempt of job {name!r} can be shown: its output is in no stream; files of earlier attempts"
-            " are kept where their paths hold ${attempt}"
+            f"{sentence}: its description names a file, {current} for the last attempt; files of earlier attempts are"
+            " kept where their paths hold ${attempt}"
         )
+    raise Denial(f"{sentence}: it wrote nothing, or it was not kept, as that of attempts whose node was lost")
 
 
 def _export(manager: Queries, names: tuple[str, ...], target: str, attempt: int | None, *, only_stderr: bool) -> int:
