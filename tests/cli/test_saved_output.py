@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.report.tail import leading_to
 from tests.cli.conftest import Pm
 from tests.support.pilot import job, run, run_requests
 from tests.support.serving import Served
@@ -136,3 +137,20 @@ def test_the_saved_output_of_earlier_attempts_is_shown(tmp_path: Path):
     assert shown("--attempt", "1", "its:*") == "".join(heads)
     denied = run("qcg-pm", "logs", "--attempt", "1", "y", "--path", tmp_path)
     assert (denied.returncode, "nothing of the stdout of attempt 1 of job 'y' was saved" in denied.stderr) == (1, True)
+
+
+def test_output_of_an_earlier_attempt_is_not_shown_for_one_that_was_not_started(tmp_path: Path):
+    script = "echo old; cd ..; rm -r d; touch d; exit 1"
+    jobs = [job("relax", script=script, wd="d", stdout="../relax.out", retry={"max": 1, "delay": 0})]
+    done = run_requests(tmp_path, jobs).done
+    why = run("qcg-pm", "why", "relax", "--path", tmp_path)
+    assert (tmp_path / "relax.out").read_text() == "old\n"
+    for shown in (done.stdout, why.stdout):
+        assert "relax FAILED: The working directory" in shown
+        assert "the end of" not in shown
+        assert "old" not in shown
+
+
+def test_a_sentence_before_the_last_lines_has_no_full_stop():
+    assert leading_to("It was killed.", "a.err") == "It was killed; the end of a.err:"
+    assert leading_to("exit code 1", "a.err") == "exit code 1; the end of a.err:"

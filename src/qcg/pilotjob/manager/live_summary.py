@@ -29,7 +29,7 @@ from qcg.pilotjob.report.run_summary import (
     NodeSummary,
     RunSummary,
 )
-from qcg.pilotjob.report.tail import end_of_output
+from qcg.pilotjob.report.tail import end_of_output, has_started
 
 if TYPE_CHECKING:
     from qcg.pilotjob.manager.manager import Manager
@@ -200,7 +200,9 @@ class LiveSummary:
         if job is None or job.seq != seq or not job.has_position(position):
             return "", {}
         end = engine.views.view_of(job, position)
-        streams = {} if end.grant is None else engine.views.streams_of(job, position, end.grant, end)
+        if end.grant is None or not has_started(end):
+            return name_of(job, position), {}
+        streams = engine.views.streams_of(job, position, end.grant, end)
         return name_of(job, position), streams
 
     def _is_past_due(self) -> bool:

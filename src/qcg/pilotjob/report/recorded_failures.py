@@ -21,7 +21,7 @@ from qcg.pilotjob.launch.remote import retrieved_streams, sites_of_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.run_report import Failure
 from qcg.pilotjob.report.summary import Outcome
-from qcg.pilotjob.report.tail import end_of_output
+from qcg.pilotjob.report.tail import end_of_output, has_started
 from qcg.pilotjob.rows.store import DIRECTORY as ROWS
 from qcg.pilotjob.rows.store import RowFiles
 
@@ -53,8 +53,10 @@ class RecordedFailures:
             if description is None or outcome.run is None
             else self._streams(outcome.job.name, description, outcome.run)
         )
-        # The registry of another user's run may name any file, also a private one of the caller.
-        path, lines = end_of_output({} if self._foreign else streams)
+        # The registry of another user's run may name any file, also a private one of the caller. Files of an attempt
+        # that was not started may exist, with the output of an earlier one.
+        is_shown = not self._foreign and outcome.run is not None and has_started(outcome.run)
+        path, lines = end_of_output(streams if is_shown else {})
         return Failure(
             name=self._name(outcome, description),
             message=outcome.job.message if outcome.run is None else outcome.run.message,

@@ -15,6 +15,7 @@ from qcg.pilotjob.host.usage import bytes_text
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 from qcg.pilotjob.report.state_colours import colour_of
+from qcg.pilotjob.report.tail import leading_to
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,8 +161,8 @@ def _slowest(report: RunReport) -> Table:
 
 def _headline(failure: Failure) -> str:
     reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
-    source = f"; the end of {failure.last_lines_of}:" if failure.last_lines else ""
-    return printable(f"{failure.name} FAILED: {reason}{source}")
+    sentence = f"{failure.name} FAILED: {reason}"
+    return printable(leading_to(sentence, failure.last_lines_of) if failure.last_lines else sentence)
 
 
 def table_of(first: str, *others: str) -> Table:

@@ -8,10 +8,22 @@ from collections.abc import Mapping
 
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.stream_format import KINDS
+from qcg.pilotjob.journal.records import AttemptRecord
+from qcg.pilotjob.report.record import JobEnd
 from qcg.pilotjob.runs.output_streams import OutputStreams
 
 LINES = 10
 BYTES = 8192
+
+
+def has_started(attempt: AttemptRecord | JobEnd) -> bool:
+    """Whether a process of an attempt was started, and so may have written output."""
+    return bool(attempt.pid or attempt.started)
+
+
+def leading_to(sentence: str, source: str) -> str:
+    """A sentence about a failed job, with an announcement of the last lines of `source` that follow it."""
+    return f"{sentence.removesuffix('.')}; the end of {source}:"
 
 
 def end_of_output(streams: Mapping[str, str]) -> tuple[str, list[str]]:

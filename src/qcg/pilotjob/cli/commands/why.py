@@ -13,6 +13,7 @@ from qcg.pilotjob.cli.manager_lookup import expand_names, on_manager_or_registry
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.report.tail import leading_to
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
@@ -40,7 +41,6 @@ def command(manager: Queries, names: tuple[str, ...], as_json: bool) -> int:
 def _show(explanation: dict[str, Any]) -> None:
     fields = explanation.get("first", explanation)
     tail = fields.get("lastLines", [])
-    colon = f"; the end of {fields['lastLinesOf']}:" if tail else ""
-    sentence = after_state(explanation["sentence"])
-    lines = [printable(f"{explanation['jobName']} {explanation['status']}: {sentence}{colon}")]
-    echo("\n".join([*lines, *(f"    {line}" for line in tail)]))
+    sentence = f"{explanation['jobName']} {explanation['status']}: {after_state(explanation['sentence'])}"
+    head = printable(leading_to(sentence, fields["lastLinesOf"]) if tail else sentence)
+    echo("\n".join([head, *(f"    {line}" for line in tail)]))

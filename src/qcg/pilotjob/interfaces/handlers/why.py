@@ -21,7 +21,7 @@ from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.report.formats import timestamp
-from qcg.pilotjob.report.tail import end_of_output
+from qcg.pilotjob.report.tail import end_of_output, has_started
 
 AT_ONCE = 2000
 """Number of names that are explained before other requests are handled."""
@@ -95,7 +95,10 @@ def _reason(run: RunView, explainer: WaitExplainer, job: Job, position: int) -> 
     if state is State.QUEUED:
         return explainer.why_waiting(job, position, run.descriptions.of(job)), {}
     end = run.views.view_of(job, position)
-    streams = {} if end.grant is None else run.views.streams_of(job, position, end.grant, end)
+    streams: dict[str, str] = {}
+    # Files of an attempt that was not started may exist, with the output of an earlier one.
+    if end.grant is not None and has_started(end):
+        streams = run.views.streams_of(job, position, end.grant, end)
     return why_ended(end.state, end.message, end.exit_code), streams
 
 
