@@ -9,7 +9,7 @@ import pytest
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.executors.ssh.batch import batch_record
 from qcg.pilotjob.executors.ssh.config import HostConfig, HostsError
-from qcg.pilotjob.host.remote.batch_queue import BatchQueue
+from qcg.pilotjob.host.remote.batch_queue import BatchQueue, BatchRefusal
 from tests.support.memory_batch import register
 
 
@@ -32,3 +32,38 @@ def test_a_batch_system_that_remote_hosts_cannot_use_is_refused(monkeypatch: pyt
     register(monkeypatch)
     with pytest.raises(HostsError, match=r"hosts.toml: \[wizard\]: batch = 'memory' is not for remote hosts"):
         batch_record(host("memory"))
+
+
+def directive_lines(own: dict[str, str]) -> list[str]:
+    return BatchQueue(json.loads(json.dumps(batch_record(host("slurm"))))).directive_lines({}, own)
+
+
+@pytest.mark.parametrize(
+    ("name", "reserved"),
+    [
+        ("--array", "--array"),
+        ("--array=1-3", "--array"),
+        ("--arr", "--array"),
+        ("--jo", "--job-name"),
+        ("-a1-3", "-a"),
+        ("-Jx", "-J"),
+        ("-HJx", "-J"),
+    ],
+)
+def test_every_spelling_of_a_reserved_option_is_refused(name: str, reserved: str):
+    with pytest.raises(BatchRefusal, match=f"The directive {reserved} cannot be given, because the run depends on it"):
+        directive_lines({name: ""})
+
+
+@pytest.mark.parametrize("name", ["--hold --array=1-3", '"--array=1-3', "array", "-", "--", "#", "--\n--array"])
+def test_a_directive_that_is_no_option_is_refused(name: str):
+    with pytest.raises(BatchRefusal, match="is no option"):
+        directive_lines({name: ""})
+
+
+def test_other_options_are_written_as_they_are():
+    own = {"--wait-all-nodes": "1", "--account": "abc", "-p": "a b", "-n4": "", "--mem=4G": "", "--hold": ""}
+    lines = directive_lines(own)
+    prefix = "#SBATCH "
+    wanted = ["--wait-all-nodes=1", "--account=abc", '-p "a b"', "-n4", "--mem=4G", "--hold"]
+    assert lines[-len(wanted) :] == [prefix + one for one in wanted]

@@ -432,6 +432,15 @@ def test_no_job_is_gone_when_the_batch_system_cannot_be_asked(
     assert host.jobs.problem == ""
 
 
+def test_a_line_that_is_not_understood_does_not_hide_the_other_jobs(host: Host, stub: StubQueue):
+    host.submit(launch("a"), launch("b"), launch("c"))
+    stub.set("list", "answer", f"GARBAGE\n{stub.id('b')} CANCELLED b.run-1.b_1.1\n")
+    assert [ended.id for ended in ends(host.poll())] == ["b:1.1"]
+    assert "is not understood: GARBAGE" in host.jobs.problem
+    # The line may be about any of the others.
+    assert {running.id for running in host.view.live()} == {"a:1.1", "c:1.1"}
+
+
 def test_a_list_command_that_hangs_is_killed_and_ends_are_still_found(tmp_path: Path, stub: StubQueue):
     Host(tmp_path / "run", stub).submit(launch("a"), launch("b"))
     stub.run(stub.id("a"))

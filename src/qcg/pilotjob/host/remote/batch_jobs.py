@@ -256,6 +256,7 @@ class BatchJobs(Backend):
             self._set_problem(str(error))
             # Nobody is gone. An end that is known is reported without its cause.
             found = {one.job_id: BatchJob(one.job_id, "", "") for one in questions if "ENDED" not in one.status}
+            found.update(error.found)
         self._note_question()
         self._record_gone(questions, found)
 

@@ -1,7 +1,7 @@
 """The batch system of a host, through the commands that the manager describes (`cluster/remote_queue.py`).
 
 A list of batch jobs is believed only as a whole: if the command failed, or one line of its answer is not understood,
-the batch system could not be asked, and no job may be taken for gone.
+no job may be taken for gone. The jobs of the other lines are known all the same.
 """
 
 import contextlib
@@ -19,6 +19,8 @@ MOST_IDS = 1000
 _LONGEST_MESSAGE = 600
 _SAFE_VALUE = re.compile(r"[\w@%+=:,./\[\]*-]+\Z", re.ASCII)
 _FIELD = re.compile(r"\{(\w+)\}")
+_OPTION = re.compile(r"--?[^\s\"'\\#-][^\s\"'\\#]*\Z")
+"""The name of an option: one word, as a batch system splits the line of a directive."""
 
 
 class BatchRefusal(Exception):
@@ -26,7 +28,12 @@ class BatchRefusal(Exception):
 
 
 class CannotAsk(Exception):
-    """The batch system did not answer, or not in words that are understood. Nothing is known about its jobs."""
+    """The batch system did not answer, or not in words that are understood. Nothing is known about its jobs, except
+    for those in `found`, which has the keys of the method that raised this."""
+
+    def __init__(self, text: str, found: "Optional[Dict[str, BatchJob]]" = None) -> None:
+        super().__init__(text)
+        self.found: Dict[str, BatchJob] = found or {}
 
 
 class BatchJob(NamedTuple):
@@ -85,8 +92,11 @@ class BatchQueue:
                 options.append((name, equals + _quoted(value) if equals else ""))
         options = [option for option in options if not (option[0].startswith("--") and option[0] in own)]
         for name, value in own.items():
-            if name in self._reserved:
-                raise BatchRefusal("The directive %s cannot be given, because the run depends on it." % name)
+            if _OPTION.match(name) is None:
+                raise BatchRefusal("The directive %r is no option: write its name alone, without blanks." % name)
+            reserved = self._reserved_in(name)
+            if reserved:
+                raise BatchRefusal(_reserved_text(name, reserved))
             for one in value if isinstance(value, list) else [value]:
                 text = "" if one is None or one is True else str(one)
                 between = "=" if name.startswith("--") else " "
@@ -96,6 +106,17 @@ class BatchQueue:
             if "\n" in line or "\r" in line or "\0" in line:
                 raise BatchRefusal("The directive %r has several lines, and a batch script takes one." % line)
         return lines
+
+    def _reserved_in(self, name: str) -> str:
+        """The reserved option that a directive is or may be; empty for all others.
+
+        Programs take abbreviations of long options, values attached to an option, and several short ones in a word."""
+        name = name.partition("=")[0]
+        if name in self._reserved:
+            return name
+        if name.startswith("--"):
+            return next((one for one in sorted(self._reserved) if one.startswith(name)), "")
+        return next(("-" + letter for letter in name[1:] if "-" + letter in self._reserved), "")
 
     # Commands
 
@@ -125,22 +146,32 @@ class BatchQueue:
         """The batch jobs that the queue knows, by id. `names`: their unique names, by id; another batch job with the
         same id, as after a crash of the batch system, is not listed. Raises CannotAsk."""
         found: Dict[str, BatchJob] = {}
+        unread = ""
         for part in _parts(list(names)):
-            for job in self._list(_with_list(self._list_jobs, "ids", part)):
+            jobs, problem = self._list(_with_list(self._list_jobs, "ids", part))
+            unread = unread or problem
+            for job in jobs:
                 if names.get(job.id) == job.name:
                     found[job.id] = job
+        if unread:
+            raise CannotAsk(unread, found)
         return found
 
     def find_jobs(self, names: Sequence[str]) -> Dict[str, BatchJob]:
         """The batch jobs that have one of these unique names, by name. Raises CannotAsk."""
         user = {"user": getpass.getuser()}
         found: Dict[str, BatchJob] = {}
+        unread = ""
         for part in _parts(names):
             command = _with_list([_filled(word, user) for word in self._find_jobs], "names", part)
-            for job in self._list(command):
+            jobs, problem = self._list(command)
+            unread = unread or problem
+            for job in jobs:
                 # The one that runs or waits counts, where there are several.
                 if job.name in part and (job.name not in found or self.cause(job.state) is None):
                     found[job.name] = job
+        if unread:
+            raise CannotAsk(unread, found)
         return found
 
     def ended_states(self, ids: Sequence[str]) -> Dict[str, str]:
@@ -175,19 +206,22 @@ class BatchQueue:
         """Why a batch job is over, as `cluster/remote_queue.py:Cause`; None when it is not over."""
         return self._over.get(state)
 
-    def _list(self, command: List[str]) -> List[BatchJob]:
+    def _list(self, command: List[str]) -> Tuple[List[BatchJob], str]:
+        """The jobs of all lines that are understood, and a sentence about the first other one."""
         answer = self._run(command)
         if self._unreachable.search(answer.said) is not None:
             raise CannotAsk("%s cannot be reached: %s" % (self.label, _in_one_line(answer.said)))
         if answer.code and self._unknown.search(answer.said) is None:
             raise CannotAsk("`%s` failed: %s" % (command[0], _in_one_line(answer.said) or "code %d" % answer.code))
-        return [self._job(command[0], line) for line in answer.output.splitlines() if line.strip()]
-
-    def _job(self, program: str, line: str) -> BatchJob:
-        match = self._job_line.search(line)
-        if match is None:
-            raise CannotAsk("The answer of `%s` is not understood: %s" % (program, _in_one_line(line)))
-        return BatchJob(match.group("id"), match.group("name"), match.group("state"))
+        jobs: List[BatchJob] = []
+        unread = ""
+        for line in answer.output.splitlines():
+            match = self._job_line.search(line)
+            if match is not None:
+                jobs.append(BatchJob(match.group("id"), match.group("name"), match.group("state")))
+            elif line.strip() and not unread:
+                unread = "The answer of `%s` is not understood: %s" % (command[0], _in_one_line(line))
+        return jobs, unread
 
     def _order(self, command: List[str]) -> None:
         answer = self._run(command)
@@ -242,6 +276,15 @@ class _Answer(NamedTuple):
     @property
     def said(self) -> str:
         return self.errors.strip() or self.output.strip()
+
+
+def _reserved_text(name: str, reserved: str) -> str:
+    text = "The directive %s cannot be given, because the run depends on it" % reserved
+    if name == reserved:
+        return text + "."
+    if name.startswith("--"):
+        return "%s, and %s may be read as it." % (text, name)
+    return "%s, and %s may be read as it; write the value of an option after its name." % (text, name)
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

@@ -8,13 +8,13 @@ batch jobs of earlier ones in the queue, by their unique names.
 import contextlib
 import threading
 import time
-from typing import Callable, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 from qcg.pilotjob.host.records import EndReason
 from qcg.pilotjob.host.remote import status_file
 from qcg.pilotjob.host.remote.attempts import SCRIPT
 from qcg.pilotjob.host.remote.batch_ledger import WAIT_FOR_OTHERS, BatchLedgers, OpenAttempt, locked
-from qcg.pilotjob.host.remote.batch_queue import BatchQueue, BatchRefusal, CannotAsk
+from qcg.pilotjob.host.remote.batch_queue import BatchJob, BatchQueue, BatchRefusal, CannotAsk
 from qcg.pilotjob.host.remote.batch_script import options_of
 from qcg.pilotjob.host.remote.layout import BATCH, Layout
 from qcg.pilotjob.host.remote.run_job import end_ordered, has_started
@@ -83,10 +83,9 @@ class BatchSubmission:
             found = self._queue.find_jobs(sorted(tried))
         except CannotAsk as error:
             self._set_problem(str(error))
+            _record_ids(tried, error.found)
             return fresh
-        for name, job in found.items():
-            with contextlib.suppress(OSError):  # it is found again
-                status_file.append(tried[name].directory, [("JOB_ID", job.id)])
+        _record_ids(tried, found)
         absent = [one for name, one in tried.items() if name not in found and not has_started(one.directory)]
         with self._ledgers.open() as ledger:
             for attempt in absent:
@@ -162,3 +161,10 @@ class BatchSubmission:
         except OSError as error:
             self._log("Attempt %s cannot be submitted now: %s (%s)." % (attempt.id, error.strerror, directory))
         return ""
+
+
+def _record_ids(tried: Dict[str, OpenAttempt], found: Dict[str, BatchJob]) -> None:
+    """Record the batch jobs that were found by the names of attempts."""
+    for name, job in found.items():
+        with contextlib.suppress(OSError):  # it is found again
+            status_file.append(tried[name].directory, [("JOB_ID", job.id)])
