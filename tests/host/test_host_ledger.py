@@ -136,6 +136,23 @@ class LedgerTest(unittest.TestCase):
         assert self.ledger.unreadable_lines == 1, "the torn line, which was written again as a whole"
         assert [body for _, body in self.ledger.unacknowledged()][1] == ended("a")
 
+    def test_a_start_that_was_refused_is_never_written(self):
+        self.start("a")
+        self.ledger.flush()
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for room in (0, 5):
+            size = os.path.getsize(self.path)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
+            try:
+                assert not self.ledger.starting("b", "m", [])
+                assert not self.ledger.flush(), "the file is still full"
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            assert self.ledger.flush()
+            assert self.ledger.write_error == ""
+        assert self.ledger.starting("c", "m", [])
+        assert set(self.reopen().open) == {"a", "c"}
+
     def test_an_end_that_was_written_without_a_number_gets_one_after_a_restart(self):
         self.start("a")
         self.ledger.flush()

@@ -226,3 +226,36 @@ def test_a_batch_job_on_a_full_disk_is_killed(disk: Path, tmp_path: Path) -> Non
     (disk / "big").unlink()
     assert [ended.reason for ended in batch.ends(host.poll())] == ["cancel", "cancel"]
     host.jobs.close()
+
+
+class FullDisk:
+    """Lets writes to one file fail, and no others."""
+
+    def __init__(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = True
+        self._path = path
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self._write_if_room)
+
+    def _write_if_room(self, descriptor: int, content: bytes) -> int:
+        if self.is_full and os.path.realpath(f"/proc/self/fd/{descriptor}") == os.path.realpath(self._path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._write(descriptor, content)
+
+
+def test_a_batch_job_that_the_full_ledger_refused_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stub = StubQueue(tmp_path / "queue")
+    host = batch.Host(tmp_path / "run", stub)
+    host.poll()
+    full = FullDisk(host.layout.of_host(".ledger", "batch"), monkeypatch)
+    results = host.submit(batch.launch("a"), batch.launch("b"))
+    assert ["No space left on device" in results[id]["error"] for id in ("a:1.1", "b:1.1")] == [True, True]
+    assert claimed_ids(host.layout) == []
+    full.is_full = False
+    assert host.submit(batch.launch("c")) == {"c:1.1": "accepted"}, "the first launch after that finds the room"
+    another = batch.Host(tmp_path / "run", stub)
+    assert another.poll() == host.poll() == []
+    assert [running.id for running in another.view.live()] == ["c:1.1"]
+    assert len(stub.jobs()) == 1
+    host.jobs.close()
+    another.jobs.close()

@@ -114,8 +114,11 @@ class Ledger:
         """Write that job `id` may run from now on. False: that failed, and the job must not be started."""
         if self.write_error:
             return False
-        self._lines.append(form.starting_line(id, marker, grant))
+        line = form.starting_line(id, marker, grant)
+        self._lines.append(line)
         if not self.flush():
+            # No later write may bring a start that was refused. Blank lines of its length find out when there is room.
+            self._unwritten = self._unwritten[: -len(line)] + b"\n" * len(line)
             return False
         self.open[id] = _unsure(marker, grant)
         return True

@@ -192,6 +192,8 @@ class BatchLedgers:
                     raise CommandError(str(error)) from None
             ledger = self._ledger
             ledger.take_acks()
+            if ledger.write_error:
+                ledger.sync_now()  # there may be room by now
             try:
                 yield ledger
             finally:
