@@ -120,7 +120,7 @@ def test_a_misspelt_variable_is_a_warning_and_a_value_that_grows_too_long_fails_
         [job("slip", "echo", "${itt}", iteration=1), job("long", "echo", "${nlist}" * 11_000, iteration=1)],
         options=("--nodes", f"{name}:2"),
     )
-    assert "Warning: job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in done.done.stdout
+    assert "Warning: job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in done.done.stderr
     assert done.states["slip"] == "SUCCEED"
     assert done.states["long:0"] == "FAILED"
     assert "the values of its variables have more than 1048576 characters" in done.report["long:0"]["messages"]

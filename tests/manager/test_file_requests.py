@@ -198,3 +198,19 @@ def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_pat
         assert told == [f"Warning: {warning}" for warning in reply["warnings"]]
 
     run(tmp_path, test)
+
+
+def test_files_that_all_iterations_write_to_are_warned_about_in_the_reply(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told = wired.notices()
+        shared = {"iteration": {"stop": 100_000}, "stdout": "o"}
+        jobs = [job("own", "true", iteration=2, stdout="o.${it}"), job("all", "true", **shared)]
+        for more in ([], [job("plain", "echo", "${HOME}")]):
+            named = [{**one, "name": f"{one['name']}{len(more)}"} for one in jobs]
+            (request,) = raw({"request": "submit", "jobs": [*named, *more]})
+            reply = (await answer(Manager(wired.engine, "x"), request)).data or {}
+            sentence = 'all 100000 iterations write their stdout to the same file, "o"; put ${it} into its name'
+            assert reply["warnings"] == [f"job 'all{len(more)}': {sentence}"]
+            assert told[-1] == f"Warning: {reply['warnings'][0]}"
+
+    run(tmp_path, test)

@@ -70,6 +70,9 @@ class NotedNotices(RunObserver):
     def notice(self, text: str) -> None:
         self.noted.append(text)
 
+    def warning(self, text: str) -> None:
+        self.noted.append(f"Warning: {text}")
+
 
 class MemoryHosts(MemoryExecutor):
     """Hosts in memory, of which some are remote."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from datetime import datetime
 
@@ -38,14 +39,21 @@ class _Transitions(RunObserver):
             echo(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
 
 
-class _SilentNotices(RunObserver):
+class _Warnings(RunObserver):
+    """Prints warnings to stderr, where nobody mistakes them for the output of the command."""
+
+    def warning(self, text: str) -> None:
+        echo_err(f"Warning: {text}")
+
+
+class _SilentNotices(_Warnings):
     """Prints notices where stdout is for a machine."""
 
     def notice(self, text: str) -> None:
         echo_err(text)
 
 
-class Progress(RunObserver):
+class Progress(_Warnings):
     """A progress line from the counters of the core: its cost does not depend on the number of jobs."""
 
     def __init__(self, *, silent: bool = False) -> None:
@@ -127,7 +135,9 @@ class Progress(RunObserver):
         def text() -> Text:
             return Text(self._live_line(console.width, ascii_only=ascii_only))
 
-        with Live(text(), console=console, refresh_per_second=5, transient=True) as live:
+        # A stderr that goes elsewhere must not end up in the line on the terminal.
+        shares = sys.stderr is not None and sys.stderr.isatty()
+        with Live(text(), console=console, refresh_per_second=5, transient=True, redirect_stderr=shares) as live:
             while True:
                 await asyncio.sleep(LIVE_INTERVAL)
                 live.update(text())

@@ -25,10 +25,12 @@ _KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 def warnings_for(job: JobDescription) -> list[str]:
     """All warnings about a job, as sentences."""
-    found = variable_warnings(job)
-    if job.iteration is not None:
-        found += _same_files(job.execution, job.iteration)
-    return found
+    return variable_warnings(job) + same_file_warnings(job)
+
+
+def same_file_warnings(job: JobDescription) -> list[str]:
+    """Warnings about output files shared by all iterations. The cost does not depend on the number of iterations."""
+    return [] if job.iteration is None else _same_files(job.execution, job.iteration)
 
 
 def variable_warnings(job: JobDescription) -> list[str]:
@@ -185,9 +187,9 @@ def _distance(one: str, other: str) -> int:
 
 
 def _same_files(execution: Execution, iteration: Iteration) -> list[str]:
-    """Warnings about output files shared by all iterations: each start empties the file."""
+    """Each start empties the file."""
     iterations = len(iteration)
-    if iterations == 1:
+    if iterations == 1 or (execution.stdout is None and execution.stderr is None):
         return []
     telling = _TELLS_ITERATIONS_APART.union(iteration.names or ())
     named: dict[str, list[str]] = {}

@@ -145,6 +145,12 @@ class Engine(ExecutorObserver):
         for show in self.observers.notice:
             show(text)
 
+    def warn(self, text: str) -> None:
+        """Log a sentence about what is probably a mistake of the user, and show it to a user who watches the run."""
+        log.warning("%s", text)
+        for show in self.observers.warning:
+            show(text)
+
     def restored(self, followed: list[Effect]) -> None:
         """Begin with a core that was restored from the journal. `followed`: the effects of restoring it."""
         self.activity.has_past()

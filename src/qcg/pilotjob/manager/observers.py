@@ -25,6 +25,9 @@ class RunObserver:
     def notice(self, text: str) -> None:
         """A sentence for a user who watches the run."""
 
+    def warning(self, text: str) -> None:
+        """A sentence about what is probably a mistake of the user."""
+
 
 class Observers:
     """The subscribed observers, as the methods to call for each kind of event. An empty list costs nothing."""
@@ -35,6 +38,7 @@ class Observers:
         self.many_ended: list[Callable[[], None]] = []
         self.all_done: list[Callable[[], None]] = []
         self.notice: list[Callable[[str], None]] = []
+        self.warning: list[Callable[[str], None]] = []
 
     def subscribe(self, observer: RunObserver) -> None:
         for name, methods in vars(self).items():

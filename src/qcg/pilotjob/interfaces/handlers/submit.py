@@ -7,7 +7,7 @@ from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.requests import Submit
-from qcg.pilotjob.description.warnings import variable_warnings
+from qcg.pilotjob.description.warnings import same_file_warnings, variable_warnings
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.submission import Counted
@@ -29,22 +29,26 @@ async def submit(manager: Manager, request: Submit, counted: Counted | None = No
     if warnings := await _warnings(request, jobs):
         data = {**data, "warnings": warnings}
         for warning in warnings:
-            manager.engine.notice(f"Warning: {warning}")
+            manager.engine.warn(warning)
     return ok(data, f"{data['submitted']} jobs submitted")
 
 
 async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
-    """Warnings about probably misspelt variables."""
-    if not any(DOLLAR in bytes(job) for job in request.jobs):
-        return []
+    """Warnings about probably misspelt variables, and about files that all iterations of a job write to."""
+    has_variables = any(DOLLAR in bytes(job) for job in request.jobs)
     warnings: list[str] = []
-    for number, job in enumerate(jobs, 1):
-        warnings += [f"job {job.name!r}: {doubt}" for doubt in variable_warnings(job)]
+    for number, job in enumerate(jobs if has_variables else _iterated(jobs), 1):
+        doubts = [*(variable_warnings(job) if has_variables else ()), *same_file_warnings(job)]
+        warnings += [f"job {job.name!r}: {doubt}" for doubt in doubts]
         if len(warnings) >= MOST_WARNINGS:
             return [*warnings[:MOST_WARNINGS], FURTHER]
         if number % STEP == 0:
             await asyncio.sleep(0)
     return warnings
+
+
+def _iterated(jobs: list[JobDescription]) -> list[JobDescription]:
+    return [job for job in jobs if job.iteration is not None]
 
 
 async def parse(manager: Manager, request: Submit) -> list[JobDescription]:
