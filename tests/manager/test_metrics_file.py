@@ -210,9 +210,30 @@ def test_totals_do_not_fall_when_a_run_is_resumed(tmp_path: Path):
         assert again[f"qcg_pm_attempt_{name}_total", ""] >= first[f"qcg_pm_attempt_{name}_total", ""] == 3
 
 
-def test_a_run_with_an_unwritable_file_runs_all_the_same(tmp_path: Path):
-    requests = write_requests(tmp_path / "r.json", [job("a", "true")])
-    done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--metrics-file", "/no/such/directory/run.prom")
+def test_a_run_whose_file_cannot_be_written_any_more_runs_all_the_same(tmp_path: Path):
+    (tmp_path / "metrics").mkdir()
+    path = tmp_path / "metrics" / "run.prom"
+    requests = write_requests(tmp_path / "r.json", [job("a", "test", "-e", "go")])
+    assert run("qcg-pm", "run", requests, "--wd", tmp_path, "--metrics-file", path).returncode == 1
+    path.unlink()
+    path.parent.rmdir()
+    (tmp_path / "go").touch()
+    done = run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "service.log").read_text()
-    assert "the metrics cannot be written to /no/such/directory/run.prom: No such file or directory" in log
+    assert f"the metrics cannot be written to {path}: No such file or directory" in log
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("/no/such/directory/run.prom", "there is no directory '/no/such/directory' for the file 'run.prom'"),
+        ("/dev/null", "'/dev/null' is no regular file"),
+        ("/", "'/' is no regular file"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path, given: str, problem: str):
+    requests = write_requests(tmp_path / "r.json", [job("a", "touch", "started")])
+    done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--metrics-file", given)
+    assert (done.returncode, problem in done.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]

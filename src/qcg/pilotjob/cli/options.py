@@ -161,7 +161,7 @@ _SHARED = [
         "--metrics-file",
         type=click.Path(readable=False),
         metavar="FILE",
-        callback=lambda context, parameter, given: None if given is None else os.path.abspath(given),
+        callback=lambda context, parameter, given: _metrics_file(given),
         help="Write metrics of the run to FILE every 15 seconds and at the end, for Prometheus and its textfile"
         " collector.",
     ),
@@ -361,6 +361,21 @@ def _notify_command(given: str) -> str:
             f"there is no program {program!r} that can be run; commands are run without a shell: sh -c '...' starts one"
         )
     return shlex.join([os.path.abspath(program) if "/" in program else program, *arguments])
+
+
+def _metrics_file(given: str | None) -> str | None:
+    """The absolute path of a file that can be replaced in its directory."""
+    if given is None:
+        return None
+    path = os.path.abspath(given)
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        raise click.BadParameter(f"there is no directory {directory!r} for the file {os.path.basename(path)!r}")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise click.BadParameter(f"{path!r} is no regular file")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"no file can be written in the directory {directory!r}")
+    return path
 
 
 def _notify_on(given: str) -> str:
