@@ -196,6 +196,22 @@ def test_commands_that_need_a_manager_are_refused_with_advice(over: Path):
         assert "start another manager with `qcg-pm-service --net`" in done.stderr
 
 
+def test_rerun_without_a_manager_begins_with_the_command_that_runs_jobs_again(over: Path):
+    done = pm("rerun", "a", "-p", over)
+    command = f"`qcg-pm run --resume {over}/.qcgpjm-service-over --rerun failed`"
+    assert (done.exit_code, done.stderr.startswith(f"Error: To run failed jobs of this run again: {command}. ")) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("line", [["status"], ["jobs"], ["rerun", "a"], ["finish"]])
+def test_in_a_directory_without_runs_the_advice_is_to_start_one(tmp_path: Path, line: list[str]):
+    done = pm(*line, "-p", tmp_path)
+    assert done.exit_code == 2
+    assert f"in {tmp_path}. Start a run there with `qcg-pm run FILE`, or name the directory of one" in done.stderr
+
+
 # -- a run that has died ----------------------------------------------------------------------------------------------
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
 
 _HINT = (
-    "Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set"
-    f" {RUN_DIRECTORY}"
+    "Start a run there with `qcg-pm run FILE`, or name the directory of one with --path DIR (or --address, or"
+    f" {RUN_DIRECTORY}); `qcg-pm-service --net` starts a manager without jobs"
 )
 _RUN_DIR = "qcg.pilotjob.run_dir"
 _NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
@@ -50,7 +50,7 @@ def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def on_manager_or(hint: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
-    """The same, with a sentence about what else can be done without a running manager; `{run}` is the run directory."""
+    """The same, with a sentence shown first about what to do without a manager; `{run}` is the run directory."""
     return functools.partial(_command, offline=False, hint=hint)
 
 
@@ -115,8 +115,8 @@ def _call(
                 raise Denial(with_similar_name(manager, str(error))) from None
     except NoManager as missing:
         if not offline or missing.run is None:
-            further = f". {hint.format(run=shlex.quote(str(missing.run)))}" if hint and missing.run is not None else ""
-            raise Refusal(f"{missing}{further}") from None
+            first = f"{hint.format(run=shlex.quote(str(missing.run)))} " if hint and missing.run is not None else ""
+            raise Refusal(f"{first}{missing}") from None
         for sentence in missing.skipped:
             echo_err(sentence)
         return _ask_registry(missing.run, function, given)

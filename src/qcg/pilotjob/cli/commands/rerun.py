@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="New descriptions, by name, for the jobs of FILE; without NAMES and states, these jobs are run again.",
 )
 @json_option
-@on_manager_or("To run jobs of it again: `qcg-pm run --resume {run} --rerun failed`.")
+@on_manager_or("To run failed jobs of this run again: `qcg-pm run --resume {run} --rerun failed`.")
 def command(
     manager: Manager,
     names: tuple[str, ...],
