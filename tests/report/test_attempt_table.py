@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -18,16 +19,20 @@ import pandas
 import pyarrow.parquet
 import pytest
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.report import AttemptRow, ReportError, attempts, attempts_frame
+from qcg.pilotjob.report.attempt_columns import read_columns
 from qcg.pilotjob.report.attempt_files import COLUMNS, iso_utc, write_csv
 from qcg.pilotjob.report.attempt_table import read_attempts
+from qcg.pilotjob.runs.rundir import PREFIX
 from tests.support.hostile_texts import HOSTILE
 from tests.support.large_registry import USAGE, Shape, write_registry
-from tests.support.pilot import COMMANDS, job, run, run_requests
+from tests.support.pilot import COMMANDS, job, run, run_requests, start, write_requests
 from tests.support.project import ROOT
 from tests.support.tiers import per_tier
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +86,21 @@ def test_there_is_one_record_for_each_attempt(wd: Path):
     first, second = found[2:4]
     assert first.queue_seconds == pytest.approx((first.scheduled or 0) - first.submitted)
     assert second.queue_seconds == pytest.approx((second.scheduled or 0) - (first.ended or 0))
+
+
+def test_an_attempt_that_ended_with_its_manager_has_not_failed(tmp_path: Path):
+    script = "[ -e started ] || { touch started; exec sleep 60; }"
+    requests = write_requests(tmp_path / "r.json", [job("long", script=script)])
+    process = start("qcg-pm", "run", requests, "--wd", tmp_path, cwd=tmp_path)
+    wait_for((tmp_path / "started").exists, what="the job")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 0
+    found = [(one.state, one.cause) for one in attempts(tmp_path)]
+    assert found == [("CANCELED", "closed"), ("SUCCEED", "")]
+    with snapshot(next(tmp_path.glob(f"{PREFIX}*")) / FILE_NAME) as connection:
+        columns = read_columns(connection)
+    assert State.FAILED not in [State(state) for state in columns.states]
 
 
 def test_parameters_from_files_are_in_the_table(tmp_path: Path):

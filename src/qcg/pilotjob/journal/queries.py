@@ -10,7 +10,7 @@ from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal.encoding import decode_ends, decode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
-from qcg.pilotjob.journal.records import AttemptRecord, JobEnded, JobRecord, PastAttemptRecord
+from qcg.pilotjob.journal.records import CAUSES_WITHOUT_FAILURE, AttemptRecord, JobEnded, JobRecord, PastAttemptRecord
 from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, USAGE, place, seq_and_position
 
 QUEUED = int(State.QUEUED)
@@ -23,6 +23,8 @@ ATTEMPT_COLUMNS = (
 PAST_COLUMNS = (
     f"place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}"
 )
+PAST_FAILED = f"cause NOT IN {CAUSES_WITHOUT_FAILURE}"
+"""Condition for earlier attempts that have failed; the others were ended on purpose."""
 JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
 # CROSS JOIN fixes the order of the loops: job by job, with a range scan of its attempts.

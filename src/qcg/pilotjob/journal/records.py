@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.host.records import Usage
+from qcg.pilotjob.host.records import EndReason, Usage
 
 
 class AttemptRecord(NamedTuple):
@@ -33,6 +33,10 @@ class AttemptRecord(NamedTuple):
     """What it used; None where nobody has counted it."""
 
 
+CAUSES_WITHOUT_FAILURE = (EndReason.CANCEL, EndReason.CLOSED)
+"""Causes of earlier attempts that did not fail: they were ended on purpose."""
+
+
 class PastAttemptRecord(NamedTuple):
     """An earlier attempt of a job or iteration that was queued again."""
 
@@ -51,6 +55,11 @@ class PastAttemptRecord(NamedTuple):
     grant: Grant | None
     message: str
     usage: Usage | None = None
+
+    @property
+    def state(self) -> State:
+        """CANCELED when its job was cancelled, or when it was ended with its manager; otherwise FAILED."""
+        return State.CANCELED if self.cause in CAUSES_WITHOUT_FAILURE else State.FAILED
 
 
 class JobRecord(NamedTuple):

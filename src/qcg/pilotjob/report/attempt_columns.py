@@ -26,7 +26,7 @@ ROWS = 10_000
 """Rows that are converted at a time."""
 QUEUED, FAILED, CANCELED = int(State.QUEUED), int(State.FAILED), int(State.CANCELED)
 _STARTED = "started > 0 AND granted IS NOT NULL"
-_PAST_STATE = f"CASE cause WHEN 'cancel' THEN {CANCELED} ELSE {FAILED} END"
+_PAST_STATE = f"CASE WHEN {queries.PAST_FAILED} THEN {FAILED} ELSE {CANCELED} END"
 
 
 class JobNames(Struct):

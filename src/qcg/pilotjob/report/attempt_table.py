@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Union
 import msgspec
 from msgspec import Struct
 
-from qcg.pilotjob.core.job_states import CANCELED, FAILED
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.iteration import Iteration, RowError, RowSource
 from qcg.pilotjob.description.model import WHOLE_GPU
@@ -33,7 +32,7 @@ class AttemptRow(Struct, frozen=True, gc=False):
     attempt: int
     """The number of the attempt."""
     state: str
-    """An attempt that was repeated is FAILED, or CANCELED when its job was cancelled and run again."""
+    """An attempt that was repeated is FAILED, or CANCELED when its job was cancelled or its manager ended."""
     cause: str
     """Why it was repeated, as in `retry.on`; empty for the last attempt."""
     submitted: float
@@ -120,10 +119,7 @@ def _earlier(connection: sqlite3.Connection) -> Iterator[PastAttemptRecord]:
 
 
 def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | None) -> AttemptRow:
-    if isinstance(record, AttemptRecord):
-        state, cause = record.state, ""
-    else:
-        state, cause = (CANCELED if record.cause == "cancel" else FAILED), record.cause
+    cause = "" if isinstance(record, AttemptRecord) else record.cause
     index = None if record.position < 0 else index_of(job.iteration, record.position)
     grant = record.grant or Grant(())
     seconds = _between(record.started, record.ended)
@@ -133,7 +129,7 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
         job.name,
         index,
         record.attempt,
-        state.name,
+        record.state.name,
         cause,
         job.submitted,
         record.scheduled,

@@ -152,7 +152,7 @@ def _site(run_dir: Path, registry: RegistryReader) -> Site:
 
 def _attempts(connection: sqlite3.Connection, found: FoundJob) -> list[AttemptLine]:
     past = queries.past_attempts_of(connection, found.record.seq, found.position)
-    lines = [_attempt_line(number, State.FAILED.name, record, record.cause) for number, record in enumerate(past, 1)]
+    lines = [_attempt_line(number, record.state.name, record, record.cause) for number, record in enumerate(past, 1)]
     if found.attempt is not None and found.attempt.grant is not None:
         lines.append(_attempt_line(len(lines) + 1, found.attempt.state.name, found.attempt, ""))
     return lines
