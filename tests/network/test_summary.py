@@ -90,6 +90,27 @@ def test_a_resumed_manager_has_the_history_of_the_earlier_one(service: Served):
     wait_for(lambda: summary(service).failed == (), what="the removed failures to be forgotten")
 
 
+def test_failed_attempts_that_were_repeated_count_as_failures(service: Served):
+    again = "test -e again || { touch again; exit 3; }"
+    service.submit(job("again", "sh", "-c", again, retry=1), job("gate", "sh", "-c", GATE))
+    service.wait("again", "SUCCEED")
+    live = summary(service).history
+    assert live is not None
+    assert (sum(live.ends), sum(live.failures)) == (2, 1)
+    service.submit(job("bad", "false"))
+    service.wait("bad", "FAILED")
+    service.data("rerunJob", jobNames=["bad"])
+    service.wait("bad", "FAILED")
+    (service.wd / "go").touch()
+    service.wait("gate", "SUCCEED")
+    service.data("finish")
+    service.process.communicate(timeout=60)
+    with RegistryClient(service.run_dir) as recorded:
+        ended = recorded.summary().history
+    assert ended is not None
+    assert (sum(ended.ends), sum(ended.failures)) == (5, 3)
+
+
 def test_a_summary_is_published_when_something_has_changed_and_only_then(service: Served):
     with service.subscriber("SUM") as subscriber:
         first = _summary_of(subscriber.receive())

@@ -102,6 +102,8 @@ class CoreState:
         """Number of jobs with iterations in each state."""
         self.starts = 0
         """Number of attempts that have begun to run under this manager, with those that it found running."""
+        self.failed_and_repeated = 0
+        """Number of attempts that have failed under this manager, and whose jobs were queued again at once."""
         self.core_seconds = 0.0
         """Core-seconds for which attempts ran that have ended under this manager."""
         self.executing = 0

@@ -95,6 +95,7 @@ def queue_again(core: CoreState, attempt: Attempt, past: PastAttempt | None, at:
     if past is not None:
         count_past(core, job, position, past)
         if past.cause != EndReason.CLOSED:
+            core.failed_and_repeated += 1
             earlier = core.past[job.seq][position]
             note_failure(core, attempt, earlier, past.cause, grows=_grows_after(core, job, past.cause))
         if past.counted or (past.cause != EndReason.CLOSED and len(core.nodes) > 1):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal.encoding import decode_grant
-from qcg.pilotjob.journal.queries import QUEUED, past_rows
+from qcg.pilotjob.journal.queries import PAST_FAILED, QUEUED, past_rows
 from qcg.pilotjob.journal.schema import FINAL, seq_and_position
 
 PART = 20_000
@@ -72,13 +72,21 @@ class Course:
         """Ends of the attempts in a part."""
         return self._edges(part, "max(ended, started, :origin)", "started <= :until AND ended > 0 AND ended <= :until")
 
-    def failures(self, part: tuple[int, int]) -> Iterator[tuple[int, int]]:
-        """Bins with the numbers of failures that ended there."""
-        query = (
-            f"SELECT CAST((max(ended, :origin) - :origin) / :width AS INTEGER) AS bin, count(*) FROM runs"
-            f" WHERE place >= :first AND place < :end AND state = {FAILED} AND ended <= :until GROUP BY bin"
+    def failures(self, part: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+        """Bins with the numbers of failed attempts that ended there; None: of those that were repeated."""
+        values = dict(self._values)
+        if part is None:
+            if not has_past_attempts(self._connection):
+                return
+            selected = f"past_attempts WHERE {PAST_FAILED}"
+        else:
+            values |= {"first": part[0], "end": part[1]}
+            selected = f"runs WHERE place >= :first AND place < :end AND state = {FAILED}"
+        yield from self._connection.execute(
+            f"SELECT CAST((max(ended, :origin) - :origin) / :width AS INTEGER) AS bin, count(*) FROM {selected}"
+            " AND granted IS NOT NULL AND ended <= :until GROUP BY bin",
+            values,
         )
-        return iter(self._connection.execute(query, {**self._values, "first": part[0], "end": part[1]}))
 
     def _edges(self, part: tuple[int, int] | None, at: str, condition: str) -> Iterator[Edges]:
         columns = (

@@ -34,7 +34,10 @@ class Activity(RunObserver):
         self._sampled_at = self.began
         self._taken = 0
         self._starts = self._ends = 0
-        self._failed = self._failed_before = 0
+        self._failed = 0
+        """Attempts that have failed, and whose jobs failed with them."""
+        self._failed_before = 0
+        """All failed attempts at the last sample, with those that were repeated."""
         self.bins: HistoryBins | None = None
         """The history since the first submission to this manager; None before it."""
         self._rates = RateWindow(self.began)
@@ -58,7 +61,7 @@ class Activity(RunObserver):
     def failed(self, transition: Transition) -> None:
         job, position = transition.job, transition.position
         if position >= 0 or job.iterations is None:
-            self._failed += 1
+            self._failed += transition.attempt is not None
             self.failures.add(transition.message, (job.seq, position))
 
     def all_done(self) -> None:
@@ -92,7 +95,7 @@ class Activity(RunObserver):
         """Bring the history up to date."""
         state, now = self._state, time.time()
         taken, starts = state.pool.taken_cores, state.starts
-        ends = starts - state.executing
+        ends, failed = starts - state.executing, self._failed + state.failed_and_repeated
         if self.bins is None and state.jobs:
             self.bins = HistoryBins(max(next(iter(state.jobs.values())).submitted, self.began))
         cores = state.pool.total_cores
@@ -103,11 +106,10 @@ class Activity(RunObserver):
         if self.bins is not None:
             self.bins.add_use(self._sampled_at, changed, self._taken, cores)
             self.bins.add_use(changed, now, (self._taken + taken) / 2, cores)
-            failed = self._failed - self._failed_before
-            self.bins.count(now, starts - self._starts, ends - self._ends, failed)
+            self.bins.count(now, starts - self._starts, ends - self._ends, failed - self._failed_before)
         self._rates.add(now, starts, ends)
         self._sampled_at = self._changed_at = now
-        self._taken, self._starts, self._ends, self._failed_before = taken, starts, ends, self._failed
+        self._taken, self._starts, self._ends, self._failed_before = taken, starts, ends, failed
 
     def close(self) -> None:
         if self._timer is not None:

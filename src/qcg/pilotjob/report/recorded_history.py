@@ -56,6 +56,8 @@ class RecordedHistory:
         for edges in course.ends(None):
             bins.count(first + edges.bin * width, ends=edges.number)
             flow.end(edges)
+        for number, failed in course.failures(None):
+            bins.count(first + number * width, failures=failed)
         for number, busy in enumerate(flow.core_seconds(width, self._until - first)):
             span = min(width, self._until - first - number * width)
             bins.add_bin(number, busy, max(self._cores * span, busy))

@@ -77,6 +77,7 @@ class History(Struct, frozen=True):
     starts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
     failures: tuple[int, ...] = ()
+    """Attempts that have failed, also those that were repeated."""
 
 
 class RunSummary(Struct, frozen=True):
