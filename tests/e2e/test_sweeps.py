@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -71,21 +73,19 @@ def test_iterations_with_listed_indices_wait_for_each_other_by_index(tmp_path: P
     assert [word for word in listed if ":" in word] == ["first:31", "first:7", "first:133", "second:133"]
 
 
-def test_a_row_that_changes_before_its_iteration_starts_fails_it_with_a_sentence(tmp_path: Path):
+def test_a_file_that_is_edited_before_iterations_start_does_not_change_them(tmp_path: Path):
     (tmp_path / "params.csv").write_text("T\n250\n300\n350\n")
     done = run_requests(
         tmp_path,
         [
-            job("edit", "sed", "-i", "s/300/999/", "params.csv"),
-            job("sweep", *SAY, "${row.T}", iteration={"file": "params.csv"}, after=["edit"]),
+            job("edit", "sed", "-i", "s/250/9/", "params.csv"),
+            job("sweep", "echo", "${row.T}", iteration={"file": "params.csv"}, after=["edit"], stdout="${row.T}.out"),
         ],
     )
-    assert done.states["sweep:0"] == done.states["sweep:2"] == "SUCCEED"
-    assert done.states["sweep:1"] == "FAILED"
-    assert done.report["sweep:1"]["messages"] == (
-        f"It cannot be started: row 1 of {tmp_path}/params.csv has changed since the job was submitted."
-    )
-    assert "itval" not in done.report["sweep:1"]
+    assert (tmp_path / "params.csv").read_text() == "T\n9\n300\n350\n"
+    assert [done.states[f"sweep:{index}"] for index in range(3)] == ["SUCCEED"] * 3
+    assert [(tmp_path / f"{value}.out").read_text() for value in (250, 300, 350)] == ["250\n", "300\n", "350\n"]
+    assert done.report["sweep:0"]["itval"] == {"T": "250"}
 
 
 def test_a_wrong_file_refuses_the_submission_with_file_and_line(tmp_path: Path):
@@ -122,26 +122,48 @@ def test_rows_are_read_after_a_resume_and_changes_are_announced(tmp_path: Path):
     crashing.pid_of("long")
     crashing.kill_manager()
     (tmp_path / "params.csv").write_text("T\n250\n999\n350\n400\n")
-    for index in (crashing.run_dir / "rows").iterdir():
-        assert index.stat().st_size == 3 * 16
+    (index,) = (crashing.run_dir / "rows").glob("*.index")
+    assert index.stat().st_size == 3 * 16
     crashing.release()
     done = crashing.finish()
     assert (
-        f"Job 'sweep': {tmp_path}/params.csv has changed since it was submitted; iterations whose rows are not the"
-        " same any more will fail." in done.stderr
+        f"Job 'sweep': {tmp_path}/params.csv has changed since it was submitted; the run goes on with the rows as they"
+        " were submitted. To use the new rows for iterations that fail, give the job to --rerun failed --from FILE."
+        in done.stderr
     )
     states = {name: entry["state"] for name, entry in crashing.entries().items()}
-    assert [states[f"sweep:{index}"] for index in range(3)] == ["SUCCEED", "FAILED", "SUCCEED"]
-    assert sorted((tmp_path / "said").read_text().split()) == ["250", "350"]
+    assert [states[f"sweep:{index}"] for index in range(3)] == ["SUCCEED", "SUCCEED", "SUCCEED"]
+    assert sorted((tmp_path / "said").read_text().split()) == ["250", "300", "350"]
 
 
-def test_files_of_an_iteration_whose_row_has_changed_are_unknown_and_the_reason_is_shown(tmp_path: Path):
+def test_parameters_command_and_files_are_known_after_the_file_was_edited_or_removed(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T\n250\n300\n")
+    run_requests(tmp_path, [job("sweep", "echo", "${row.T}", iteration={"file": "params.csv"}, stdout="${row.T}.out")])
+
+    def shown() -> tuple[str, list[str]]:
+        table = run("qcg-pm", "report", "--csv", "-", cwd=tmp_path).stdout
+        info = run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout
+        assert "    itval: T=300\n" in info
+        assert run("qcg-pm", "logs", "sweep:1", cwd=tmp_path).stdout == "300\n"
+        return info, [row["parameters"] for row in csv.DictReader(io.StringIO(table))]
+
+    before = shown()
+    assert before[1] == ['{"T":"250"}', '{"T":"300"}']
+    (tmp_path / "params.csv").write_text("T\n7\n301\n")
+    assert shown() == before
+    (tmp_path / "params.csv").unlink()
+    assert shown() == before
+
+
+def test_files_of_an_iteration_whose_row_is_lost_are_unknown_and_the_reason_is_shown(tmp_path: Path):
     (tmp_path / "params.csv").write_text("T\n250\n300\n")
     run_requests(tmp_path, [job("sweep", "echo", "x", iteration={"file": "params.csv"}, stdout="${row.T}.out")])
+    (copy,) = tmp_path.glob(".qcgpjm-*/rows/*.copy")
+    copy.unlink()
     assert run("qcg-pm", "logs", "sweep:1", cwd=tmp_path).stdout == "x\n"
     (tmp_path / "params.csv").write_text("T\n250\n301\n")
     changed = f"row 1 of {tmp_path}/params.csv has changed since the job was submitted"
     logs = run("qcg-pm", "logs", "sweep:0", "sweep:1", cwd=tmp_path)
     assert "x\n" in logs.stdout
     assert f"the name of the stdout of job 'sweep:1' is not known any more: {changed}" in logs.stderr
-    assert f"    itval: unknown, {changed}\n" in run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout
+    assert f"    itval: unknown, {changed}" in run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout

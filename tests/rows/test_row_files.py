@@ -7,12 +7,14 @@ import io
 import json
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qcg.pilotjob.description.iteration import RowError, RowFile
 from qcg.pilotjob.rows import scan
@@ -171,22 +173,97 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, files: RowFiles)
     assert files.read("params.txt") == ["params.txt: a file of parameters must be one of: *.csv, *.jsonl, *.ndjson"]
 
 
-def test_a_changed_row_is_noticed_and_the_others_can_be_used(tmp_path: Path, files: RowFiles) -> None:
+def without_copy(file: RowFile) -> RowFile:
+    """The file as jobs have it that were submitted before copies were kept."""
+    return replace(file, content="")
+
+
+def kept(directory: Path, ending: str) -> Path:
+    """The copy or the index in a directory that has one of each."""
+    (path,) = (directory / "rows").glob(f"*.{ending}")
+    return path
+
+
+def unlink(path: Path) -> None:
+    path.unlink()
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+@pytest.mark.parametrize("content", ["T\n250\n3\n350\n", "T\n250\n300000\n350\n", "T\n", "T,p\n1,2\n1,2\n1,2\n", None])
+def test_rows_stay_as_they_were_submitted(tmp_path: Path, files: RowFiles, content: str | None) -> None:
     path = write(tmp_path, "T\n250\n300\n350\n")
     file = accepted(files)
+    assert files.change_of(file) == ""
+    if content is None:
+        path.unlink()
+        assert files.change_of(file) == f"{path} cannot be read: No such file or directory"
+    else:
+        write(tmp_path, content)
+        assert files.change_of(file) == f"{path} has changed"
+    for later in (files, RowFiles(str(tmp_path), str(tmp_path / "rows"))):
+        assert rows_of(later, file) == [{"T": "250"}, {"T": "300"}, {"T": "350"}]
+
+
+def test_copies_are_for_the_owner_only_and_hold_what_was_scanned(tmp_path: Path, files: RowFiles) -> None:
+    content = "\ufeffT,p\r\n" + "".join(f'{number},"x\n{number}"\r\n' for number in range(100_000))
+    path = write(tmp_path, content)
+    path.chmod(0o644)
+    accepted(files)
+    copy = kept(tmp_path, "copy")
+    assert copy.read_bytes() == content.encode()
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "rows").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("damage", [unlink, overwrite])
+def test_rows_are_read_from_the_file_when_the_copy_is_lost_or_damaged(
+    tmp_path: Path, files: RowFiles, damage: Callable[[Path], None]
+) -> None:
+    write(tmp_path, "T\n250\n300\n")
+    file = accepted(files)
+    damage(kept(tmp_path, "copy"))
+    assert rows_of(files, file) == [{"T": "250"}, {"T": "300"}]
+    write(tmp_path, "T\n250\n301\n")
+    assert files.row(file, 0) == {"T": "250"}
+    with pytest.raises(RowError, match=r"row 1 of .*params.csv has changed"):
+        files.row(file, 1)
+
+
+def test_a_link_in_place_of_a_copy_is_not_followed(tmp_path: Path, files: RowFiles) -> None:
+    path = write(tmp_path, "T\n250\n")
+    file = accepted(files)
+    copy = kept(tmp_path, "copy")
+    copy.rename(tmp_path / "moved")
+    copy.symlink_to(tmp_path / "moved")
+    path.unlink()
+    with pytest.raises(RowError, match=r"params.csv, which has its row, cannot be read"):
+        files.row(file, 0)
+
+
+def test_without_a_copy_a_changed_row_is_noticed_and_the_others_can_be_used(tmp_path: Path, files: RowFiles) -> None:
+    path = write(tmp_path, "T\n250\n300\n350\n")
+    file = without_copy(accepted(files))
+    assert not files.has_copy(file)
     assert files.change_of(file) == ""
     assert files.row(file, 1) == {"T": "300"}
     write(tmp_path, "T\n250\n301\n350\n400\n")
     assert files.change_of(file) == f"{path} has changed"
     assert files.row(file, 0) == {"T": "250"}
     assert files.row(file, 2) == {"T": "350"}
-    with pytest.raises(RowError, match=r"row 1 of .*params.csv has changed since the job was submitted"):
+    with pytest.raises(
+        RowError,
+        match=r"row 1 of .*params.csv has changed since the job was submitted; put the old row back, or give the job"
+        r" with the new rows to --rerun failed --from FILE$",
+    ):
         files.row(file, 1)
 
 
-def test_a_file_replaced_by_another_one_is_noticed(tmp_path: Path, files: RowFiles) -> None:
+def test_without_a_copy_a_file_replaced_by_another_one_is_noticed(tmp_path: Path, files: RowFiles) -> None:
     write(tmp_path, "T\n250\n300\n")
-    file = accepted(files)
+    file = without_copy(accepted(files))
     files.row(file, 0)
     write(tmp_path, "T\n111\n300\n", "new.csv").replace(tmp_path / "params.csv")
     with pytest.raises(RowError, match="row 0 of"):
@@ -194,9 +271,9 @@ def test_a_file_replaced_by_another_one_is_noticed(tmp_path: Path, files: RowFil
     assert files.row(file, 1) == {"T": "300"}
 
 
-def test_a_file_that_is_gone_or_cut_short_is_noticed(tmp_path: Path, files: RowFiles) -> None:
+def test_without_a_copy_a_file_that_is_gone_or_cut_short_is_noticed(tmp_path: Path, files: RowFiles) -> None:
     path = write(tmp_path, "T\n250\n300\n")
-    file = accepted(files)
+    file = without_copy(accepted(files))
     write(tmp_path, "T\n250\n")
     with pytest.raises(RowError, match="row 1 of .* has changed"):
         files.row(file, 1)
@@ -206,21 +283,28 @@ def test_a_file_that_is_gone_or_cut_short_is_noticed(tmp_path: Path, files: RowF
     assert "cannot be read" in files.change_of(file)
 
 
-def test_a_lost_or_damaged_index_is_written_again(tmp_path: Path, files: RowFiles) -> None:
-    write(tmp_path, "T\n250\n300\n")
+@pytest.mark.parametrize("damage", [unlink, overwrite])
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_lost_or_damaged_index_is_written_again(
+    tmp_path: Path, files: RowFiles, damage: Callable[[Path], None], has_copy: bool
+) -> None:
+    path = write(tmp_path, "T\n250\n300\n")
     file = accepted(files)
-    (index,) = (tmp_path / "rows").iterdir()
-    for damage in (lambda: index.unlink(), lambda: index.write_bytes(b"x" * 32)):
-        damage()
-        later = RowFiles(str(tmp_path), str(tmp_path / "rows"), builds=True)
-        assert later.row(file, 1) == {"T": "300"}
+    if has_copy:
+        path.unlink()
+    else:
+        kept(tmp_path, "copy").unlink()
+        file = without_copy(file)
+    damage(kept(tmp_path, "index"))
+    later = RowFiles(str(tmp_path), str(tmp_path / "rows"), builds=True)
+    assert later.row(file, 1) == {"T": "300"}
 
 
-def test_without_the_index_a_changed_file_cannot_be_used(tmp_path: Path, files: RowFiles) -> None:
+def test_without_copy_and_index_a_changed_file_cannot_be_used(tmp_path: Path, files: RowFiles) -> None:
     write(tmp_path, "T\n250\n300\n")
     file = accepted(files)
-    (index,) = (tmp_path / "rows").iterdir()
-    index.unlink()
+    kept(tmp_path, "copy").unlink()
+    kept(tmp_path, "index").unlink()
     write(tmp_path, "T\n250\n301\n")
     later = RowFiles(str(tmp_path), str(tmp_path / "rows"), builds=True)
     with pytest.raises(RowError, match="has changed since the job was submitted, and its index is gone"):
@@ -230,20 +314,27 @@ def test_without_the_index_a_changed_file_cannot_be_used(tmp_path: Path, files: 
 def test_a_viewer_of_a_run_writes_no_index(tmp_path: Path, files: RowFiles) -> None:
     write(tmp_path, "T\n250\n")
     file = accepted(files)
-    (index,) = (tmp_path / "rows").iterdir()
     viewer = RowFiles(str(tmp_path), str(tmp_path / "rows"))
     assert viewer.row(file, 0) == {"T": "250"}
-    index.unlink()
+    kept(tmp_path, "index").unlink()
     with pytest.raises(RowError):
         RowFiles(str(tmp_path), str(tmp_path / "rows")).row(file, 0)
-    assert list((tmp_path / "rows").iterdir()) == []
+    assert list((tmp_path / "rows").iterdir()) == [kept(tmp_path, "copy")]
 
 
-def test_equal_files_share_one_index(tmp_path: Path, files: RowFiles) -> None:
+def test_equal_files_share_one_copy_and_one_index(tmp_path: Path, files: RowFiles) -> None:
     write(tmp_path, "T\n250\n")
     write(tmp_path, "T\n250\n", "other.csv")
-    assert accepted(files).digest == accepted(files, "other.csv").digest
-    assert len(list((tmp_path / "rows").iterdir())) == 1
+    one, other = accepted(files), accepted(files, "other.csv")
+    assert (one.digest, one.content) == (other.digest, other.content)
+    assert {path.name for path in (tmp_path / "rows").iterdir()} == {f"{one.digest}.index", f"{one.content}.copy"}
+
+
+def test_files_that_differ_only_in_the_names_keep_their_names(tmp_path: Path, files: RowFiles) -> None:
+    write(tmp_path, "T\n250\n")
+    write(tmp_path, "p\n250\n", "other.csv")
+    one, other = accepted(files), accepted(files, "other.csv")
+    assert [files.row(one, 0), files.row(other, 0)] == [{"T": "250"}, {"p": "250"}]
 
 
 def test_the_memory_for_a_file_does_not_grow_with_its_rows(tmp_path: Path, files: RowFiles) -> None:

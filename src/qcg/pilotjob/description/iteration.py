@@ -69,6 +69,8 @@ class RowFile(Struct, frozen=True, omit_defaults=True, gc=False):
     """Bytes."""
     modified: int = 0
     """Time of the last change, in nanoseconds since the epoch."""
+    content: str = ""
+    """Digest of its content, which is also the name of its copy in the run directory; empty when no copy was kept."""
 
 
 RowSource = Callable[[RowFile, int], dict[str, Any]]

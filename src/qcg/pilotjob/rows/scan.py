@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import accumulate, repeat
 from operator import add
-from typing import BinaryIO
+from typing import Protocol
 from zlib import crc32
 
 from qcg.pilotjob.rows.formats import BadRow, RowFormat
@@ -21,6 +21,12 @@ MOST_PROBLEMS = 10
 _UTF8_MARK = b"\xef\xbb\xbf"
 """The byte order mark with which spreadsheet programs begin a CSV file."""
 _BLOCK = 1 << 18
+
+
+class Source(Protocol):
+    """A file that is read from its beginning to its end."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class Scan:
@@ -36,7 +42,7 @@ class Scan:
         """Number of the line at the offset."""
         self._given_up = False
 
-    def run(self, file: BinaryIO) -> None:
+    def run(self, file: Source) -> None:
         rest = file.read(len(_UTF8_MARK))
         if rest == _UTF8_MARK:
             self._offset, rest = len(_UTF8_MARK), b""
