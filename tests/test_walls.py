@@ -112,6 +112,31 @@ def test_what_a_room_is_for_is_allowed(module: str, line: str):
     assert breaches(f"qcg.pilotjob.{module}", line) == []
 
 
+def pooled_calls(text: str) -> list[str]:
+    """The calls in threads of the event loop's own pool."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            in_pool = name == "run_in_executor" and ast.unparse(node.args[0]) == "None"
+            if in_pool or name == "to_thread":
+                found.append(f"{node.lineno}: {name}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if name.startswith(("qcg.pilotjob.manager.", "qcg.pilotjob.interfaces."))]
+)
+def test_a_manager_uses_no_threads_that_its_end_waits_for(module: str):
+    """`asyncio.run` joins the threads of the pool at its end, even one that hangs: use `call_in_thread`."""
+    assert pooled_calls(MODULES[module].read_text()) == []
+
+
+def test_a_call_in_the_pool_is_reported_with_its_line():
+    text = "loop.run_in_executor(syncer, f)\nloop.run_in_executor(None, f)\nawait asyncio.to_thread(f)\nto_thread(f)\n"
+    assert pooled_calls(text) == ["2: run_in_executor", "3: to_thread", "4: to_thread"]
+
+
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Names of the standard library that are public in spite of their underscore."""
 

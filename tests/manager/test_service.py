@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,21 @@ def test_an_unexpected_error_in_a_request_is_answered_and_others_continue(
 
     assert talk(tmp_path, walk).exit_code == 0
     assert "RuntimeError: a defect" in (tmp_path / "service.log").read_text()
+
+
+def test_a_parameter_file_that_no_thread_can_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def walk(service: Conversation) -> None:
+        (tmp_path / "p.csv").write_text("T\n1\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            refused = await service.ask("submit", jobs=[job("a", "true", iteration={"file": "p.csv"})])
+        assert refused["code"] == 1
+        assert "p.csv cannot be read: no thread can be started (can't start new thread)" in refused["message"]
+
+    talk(tmp_path, walk)
 
 
 def test_the_manager_ends_after_a_request_that_leaves_the_core_inconsistent(

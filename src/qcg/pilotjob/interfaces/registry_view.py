@@ -22,6 +22,7 @@ from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.remote import sites_of_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.job_views import JobViews
+from qcg.pilotjob.manager.output_tails import OutputTails
 from qcg.pilotjob.rows.store import DIRECTORY as ROWS
 from qcg.pilotjob.rows.store import RowFiles
 
@@ -53,6 +54,11 @@ class RegistryView:
                     self.unreadable.append(str(error))
             self._add_holds()
             self._open = undo.pop_all()
+
+    @property
+    def output_tails(self) -> OutputTails:
+        """A new one: each query has an event loop of its own."""
+        return OutputTails()
 
     def was_interrupted(self, job: Job, position: int) -> bool:
         """Whether an attempt of this job or iteration was ended with its manager: it is started again."""

@@ -8,6 +8,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.manager.job_views import JobViews
+from qcg.pilotjob.manager.output_tails import OutputTails
 
 
 class RunView(Protocol):
@@ -18,6 +19,10 @@ class RunView(Protocol):
 
     @property
     def views(self) -> JobViews: ...
+
+    @property
+    def output_tails(self) -> OutputTails:
+        """Reads the last lines of output, within one event loop."""
 
     @property
     def descriptions(self) -> Descriptions: ...

@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import time
+from functools import partial
 
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
@@ -23,6 +24,7 @@ from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.events import Deadline, Warned
 from qcg.pilotjob.core.orphaned import host_node
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
+from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.manager.manager import Manager
 
 log = logging.getLogger(__name__)
@@ -185,11 +187,11 @@ class ManagerDeadline:
         self._read_at = self._clock.steady()
         try:
             find_end = batch_system(self._allocation.ref.system).find_end
-            end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ, patience)
+            end = await call_in_thread(partial(find_end, os.environ, patience), "end of allocation")
         except AllocationOver as error:
             self.end_now(str(error))
             return
-        except ClusterError as error:
+        except (ClusterError, OSError) as error:  # OSError: no thread can be started
             if str(error) != self._last_error:
                 self._last_error = str(error)
                 log.warning("the end of the allocation cannot be queried: %s", error)

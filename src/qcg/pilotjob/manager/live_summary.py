@@ -29,7 +29,7 @@ from qcg.pilotjob.report.run_summary import (
     NodeSummary,
     RunSummary,
 )
-from qcg.pilotjob.report.tail import end_of_output, has_started
+from qcg.pilotjob.report.tail import has_started
 
 if TYPE_CHECKING:
     from qcg.pilotjob.manager.manager import Manager
@@ -59,8 +59,8 @@ class LiveSummary:
         """Monotonic time until which the last expected end is used."""
         self._explained_until = 0.0
         """Monotonic time until which the last explanation of what waits is used."""
-        self._examples: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
-        """Names and last lines of the examples of failures."""
+        self._examples: dict[tuple[int, int], tuple[str, tuple[str, ...] | None]] = {}
+        """Names and last lines of the examples of failures; None for lines that could not be read yet."""
 
     async def make(self) -> RunSummary:
         await self._read_past()
@@ -177,20 +177,23 @@ class LiveSummary:
 
     def _failed(self, group: FailureGroup) -> Group:
         name, lines = self._examples.get(group.example, ("", ()))
-        return Group(group.number, group.reason, group.message, name, lines)
+        return Group(group.number, group.reason, group.message, name, lines or ())
 
     async def _read_examples(self) -> None:
         """Find out the names and the last lines of the examples of failures."""
         examples = [group.example for group in self._engine.activity.failures.largest(MOST_GROUPS)]
         self._examples = {example: found for example, found in self._examples.items() if example in examples}
-        for example in examples:
-            if example not in self._examples:
-                try:
-                    name, streams = self._streams(*example)
-                except JournalError:  # it cannot be written at the moment, and so not be read up to date
-                    return
-                _, lines = await asyncio.get_running_loop().run_in_executor(None, end_of_output, streams)
-                self._examples[example] = name, tuple(lines)
+        await asyncio.gather(
+            *[self._read_example(example) for example in examples if self._examples.get(example, ("", None))[1] is None]
+        )
+
+    async def _read_example(self, example: tuple[int, int]) -> None:
+        try:
+            name, streams = self._streams(*example)
+        except JournalError:  # it cannot be written at the moment, and so not be read up to date
+            return
+        tail = await self._manager.output_tails.read(streams)
+        self._examples[example] = name, None if tail is None else tuple(tail[1])
 
     def _streams(self, seq: int, position: int) -> tuple[str, dict[str, str]]:
         """The name and the output files of a job or iteration that has failed."""

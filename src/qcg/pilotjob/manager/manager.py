@@ -15,6 +15,7 @@ from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.live_summary import LiveSummary
+from qcg.pilotjob.manager.output_tails import OutputTails
 from qcg.pilotjob.rows.store import DIRECTORY as ROWS
 from qcg.pilotjob.rows.store import RowFiles
 from qcg.pilotjob.wire.contact import ClientsContact
@@ -48,6 +49,7 @@ class Manager:
         self.shutdown = engine.shutdown
         self.end_when_done = asyncio.Event()
         """Set when the manager is to end once all jobs are final."""
+        self.output_tails = OutputTails()
         self.summaries = LiveSummary(self)
         self._start_notices: list[str] = []
         self._requests = engine.journal.metadata(SUBMISSIONS)

@@ -12,6 +12,8 @@ from qcg.pilotjob.journal.records import AttemptRecord
 from qcg.pilotjob.report.record import JobEnd
 from qcg.pilotjob.runs.output_streams import OutputStreams
 
+SOURCES = ("stderr", "stdout", "stream", "streamName")
+"""Keys of what `end_of_output` reads."""
 LINES = 10
 BYTES = 8192
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from qcg.pilotjob.description.errors import one_line
 from qcg.pilotjob.description.iteration import RowFile
 from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.requests import Submit
 from qcg.pilotjob.description.warnings import same_file_warnings, variable_warnings
+from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.submission import Counted
@@ -65,4 +68,7 @@ async def parse(manager: Manager, request: Submit) -> list[JobDescription]:
             answer = None
             await asyncio.sleep(0)
         else:
-            answer = await asyncio.to_thread(manager.row_files.read, wanted.path)
+            try:
+                answer = await call_in_thread(partial(manager.row_files.read, wanted.path), "parameter file")
+            except OSError as error:  # no thread can be started
+                answer = [f"{one_line(wanted.path)} cannot be read: {error.strerror}; submit the job again later"]

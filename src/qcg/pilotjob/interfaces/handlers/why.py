@@ -20,8 +20,9 @@ from qcg.pilotjob.core.why import (
 from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
+from qcg.pilotjob.manager.output_tails import OutputTails
 from qcg.pilotjob.report.formats import timestamp
-from qcg.pilotjob.report.tail import end_of_output, has_started
+from qcg.pilotjob.report.tail import has_started
 
 AT_ONCE = 2000
 """Number of names that are explained before other requests are handled."""
@@ -35,10 +36,11 @@ async def why(run: RunView, request: Why) -> Answer:
         jobs.update(_explanations(run, names[first : first + AT_ONCE]))
         await asyncio.sleep(0)
     # After all explanations, which describe one moment: reading files may take long.
+    tails = run.output_tails
     for entry in jobs.values():
         data = entry.get("data", {})
-        await _add_last_lines(data)
-        await _add_last_lines(data.get("first", {}))
+        await _add_last_lines(tails, data)
+        await _add_last_lines(tails, data.get("first", {}))
     return ok({"jobs": jobs})
 
 
@@ -112,10 +114,10 @@ def _fields(state: State, reason: Reason, streams: dict[str, str]) -> dict[str, 
     }
 
 
-async def _add_last_lines(fields: dict[str, Any]) -> None:
+async def _add_last_lines(tails: OutputTails, fields: dict[str, Any]) -> None:
     """Add the last lines that a failed job has written to its stderr, or else to its stdout."""
     if fields.get("reason") == "failed":
-        path, lines = await asyncio.get_running_loop().run_in_executor(None, end_of_output, fields)
+        path, lines = await tails.read(fields) or ("", [])
         if lines:
             fields["lastLines"] = lines
             fields["lastLinesOf"] = path
