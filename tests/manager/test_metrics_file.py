@@ -18,7 +18,7 @@ from qcg.pilotjob.manager.metrics_file import MetricsFile, write_atomically
 from qcg.pilotjob.report import attempts
 from qcg.pilotjob.report.run_summary import RunSummary
 from tests.report.test_metrics_text import samples, summary
-from tests.support.pilot import job, run, start, write_requests
+from tests.support.pilot import environment, job, run, start, write_requests
 from tests.support.waiting import wait_for
 
 
@@ -170,6 +170,26 @@ def test_a_summary_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.
     assert not (tmp_path / "run.prom").exists()
 
 
+def test_a_last_summary_that_takes_too_long_is_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(metrics_file, "LAST_READ", 0.05)
+    made = [summary(running=5)]
+
+    async def summarise() -> RunSummary:
+        return made.pop() if made else await asyncio.Future()
+
+    async def test() -> None:
+        file = MetricsFile(str(tmp_path / "run.prom"), summarise)
+        await file.read()
+        await asyncio.wait_for(file.read_last(), 60)
+        await file.finish()
+
+    asyncio.run(test())
+    assert values(tmp_path / "run.prom")["qcg_pm_running_attempts", ""] == 5
+    assert "the last summary took longer than 0.05 s" in caplog.text
+
+
 # -- in real runs -----------------------------------------------------------------------------------------------------
 
 
@@ -253,3 +273,25 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path,
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--metrics-file", given)
     assert (done.returncode, problem in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+HANGS = """
+import threading
+from qcg.pilotjob.report import tail
+def hang(path, most=0):
+    open("reading", "w").close()
+    threading.Event().wait()
+tail.last_lines = hang
+"""
+
+
+def test_a_manager_with_metrics_ends_while_an_output_file_hangs(tmp_path: Path):
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "shims" / "sitecustomize.py").write_text(HANGS)
+    jobs = [job("bad", "sh", "-c", "echo broken >&2; exit 3", stderr="bad.err")]
+    requests = write_requests(tmp_path / "r.json", jobs, {"request": "control", "command": "finishAfterAllTasksDone"})
+    options = ("--file", "--file-path", requests, "--metrics-file", "run.prom", "--nodes", "1")
+    done = run("qcg-pm-service", *options, cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path / "shims")))
+    assert done.returncode == 1, done.stderr
+    assert (tmp_path / "reading").exists()
+    assert 'qcg_pm_jobs{run="' in (tmp_path / "run.prom").read_text()

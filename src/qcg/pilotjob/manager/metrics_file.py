@@ -26,6 +26,8 @@ INTERVAL = 15.0
 """Seconds between two writes."""
 PATIENCE = 2.0
 """Seconds to wait for a write at the end."""
+LAST_READ = 5.0
+"""Seconds to wait for the summary at the end. Otherwise the one before is written."""
 NEW_MODE = 0o600
 """Mode of a new file: metrics name the nodes of the run, which are nobody else's business unless the owner says so."""
 
@@ -54,6 +56,13 @@ class MetricsFile:
             self._summary = await self._summarise()
         except Exception:  # metrics are no reason to end a run
             log.exception("the metrics of the run cannot be computed")
+
+    async def read_last(self) -> None:
+        """Take the summary that is written at the end, unless that takes too long."""
+        try:
+            await asyncio.wait_for(self.read(), LAST_READ)
+        except asyncio.TimeoutError:
+            log.warning("the last summary took longer than %g s: the metrics are those of the one before", LAST_READ)
 
     async def finish(self) -> None:
         """Write the file for the last time, with the last summary."""
