@@ -120,8 +120,8 @@ def pooled_calls(text: str) -> list[str]:
             name = ast.unparse(node.func).rpartition(".")[2]
             in_pool = name == "run_in_executor" and ast.unparse(node.args[0]) == "None"
             if in_pool or name == "to_thread":
-                found.append(f"{node.lineno}: {name}")
-    return found
+                found.append((node.lineno, name))
+    return [f"{line}: {name}" for line, name in sorted(found)]
 
 
 @pytest.mark.parametrize(

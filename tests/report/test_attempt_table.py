@@ -108,7 +108,7 @@ def test_parameters_from_files_are_in_the_table(tmp_path: Path):
     run_requests(tmp_path, [job("rows", "true", iteration={"file": "rows.csv"})])
     assert [json.loads(one.parameters)["name"] for one in attempts(tmp_path)] == ["x", "y"]
     (tmp_path / "rows.csv").unlink()
-    assert [one.parameters for one in attempts(tmp_path)] == ["", ""]
+    assert [json.loads(one.parameters)["name"] for one in attempts(tmp_path)] == ["x", "y"], "from the copy of the run"
 
 
 def test_what_attempts_used_and_had_is_in_the_table(tmp_path: Path):
