@@ -9,7 +9,7 @@ from typing import Any
 
 from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout, NumberedRecord
 from qcg.pilotjob.executors.ssh.config import HostConfig
-from qcg.pilotjob.executors.ssh.connection import RunIdentity
+from qcg.pilotjob.executors.ssh.connection import RunIdentity, Setup
 from qcg.pilotjob.executors.ssh.executor import RemoteHost, SshExecutor
 from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, JobFiles, NoJobFiles
 from qcg.pilotjob.host.records import Ended, Launch, RemotePart, RemoteRequest, Running, Started
@@ -128,12 +128,20 @@ class Lab:
         given: dict[str, Any] = {"addresses": ("wizard",), "channel": self.channel, "poll_interval": 2.0, **values}
         return HostConfig("wizard", ssh=tuple(self.far_command), **given)
 
-    def start(self, *, files: JobFiles | None = None, has_open_attempts: bool = False, **values: Any) -> Noted:
+    def start(
+        self,
+        *,
+        files: JobFiles | None = None,
+        has_open_attempts: bool = False,
+        batch: dict[str, Any] | None = None,
+        **values: Any,
+    ) -> Noted:
+        """`batch`: the batch system of the host, as a manager describes it."""
         self.managers += 1
         observer = Noted()
         observer.has_open_attempts = has_open_attempts
         run = RunIdentity.of("r1", INSTANCE, self.wd, self.run_dir, f"2018041{self.managers}T025047Z")
-        host = RemoteHost(self.config(**values), files=lambda _: files or NoJobFiles())
+        host = RemoteHost(self.config(**values), Setup(batch=batch), files=lambda _: files or NoJobFiles())
         observer.executor = SshExecutor(observer, [host], run, self.acked)
         assert observer.executor.open() is None
         observer.executor.start()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 
 import pytest
 
 from qcg.pilotjob.executors.ssh.log_viewer import LogViewer
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.host.process_tree import boot_id
+from tests.support.disks import fill, mounting
 from tests.support.ssh_executor import INSTANCE, SlowOutputs, a_launch, send
+from tests.support.stub_queue import StubQueue
 from tests.support.waiting import wait_for
 
 
@@ -403,5 +406,55 @@ def test_noise_of_login_scripts_does_no_harm(lab):
         send(observer, a_launch(1))
         await observer.until(lambda: "1.1" in observer.ended)
         await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def mount(tmp_path):
+    yield from mounting(tmp_path)
+
+
+def test_a_launch_that_the_host_cannot_read_ends_once(lab):
+    async def scenario() -> None:
+        observer = lab.start()
+        send(observer, a_launch(1)._replace(memory=-1), a_launch(2))
+        await observer.until(lambda: len(observer.ended) == 2)
+        ended = observer.ended["1.1"]
+        assert (ended.reason, ended.pid) == ("unstartable", 0)
+        assert "memory is no number" in ended.message
+        await observer.executor.poll(["wizard"])
+        await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_job_that_a_full_disk_refuses_ends_while_the_disk_is_full(lab, tmp_path, mount):
+    stub = StubQueue(tmp_path / "queue")
+    disk = mount("disk", "size=16m,mode=700")
+    (disk / "home").mkdir()
+    lab.far.home.rmdir()
+    lab.far.home.symlink_to(disk / "home")
+
+    async def scenario() -> None:
+        observer = lab.start(batch=stub.described(submit_poll_interval=0.2))
+        send(observer, a_launch(1))
+        await asyncio.to_thread(wait_for, lambda: stub.jobs(), 20, "the first job")
+        fill(disk / "big")
+        with (lab.run / ".service/batch.ledger").open("ab", buffering=0) as ledger, suppress(OSError):
+            while True:
+                ledger.write(b"\n")  # its last page has room
+        send(observer, a_launch(2), a_launch(3))
+        await observer.until(lambda: len(observer.ended) == 2)
+        assert {id: (ended.reason, ended.pid) for id, ended in observer.ended.items()} == {
+            "2.1": ("unstartable", 0),
+            "3.1": ("unstartable", 0),
+        }
+        assert all("No space left on device" in ended.message for ended in observer.ended.values())
+        (disk / "big").unlink()
+        send(observer, a_launch(2, number=2))
+        await asyncio.to_thread(wait_for, lambda: len(stub.jobs()) == 2, 20, "the second job")
+        await observer.executor.shut_down(1, "cancel")
+        assert len(stub.jobs()) == 2
 
     asyncio.run(scenario())

@@ -114,13 +114,18 @@ class Ledger:
         """Write that job `id` may run from now on. False: that failed, and the job must not be started."""
         if self.write_error:
             return False
-        line = form.starting_line(id, marker, grant)
-        self._lines.append(line)
-        if not self.flush():
-            # No later write may bring a start that was refused. Blank lines of its length find out when there is room.
-            self._unwritten = self._unwritten[: -len(line)] + b"\n" * len(line)
+        if not self._write_now(form.starting_line(id, marker, grant)):
             return False
         self.open[id] = _unsure(marker, grant)
+        return True
+
+    def refused(self, body: Ended) -> bool:
+        """Write the end of a job that was never started. False: that failed, and nothing of it is kept."""
+        if self.write_error or not self._write_now(form.ended_line(self.last + 1, body)):
+            return False
+        self.last = self.stored = self.last + 1
+        self._ended.add(body.id)
+        self._kept.append((self.last, body))
         return True
 
     def started(self, id: str, start: OpenStart) -> Tuple[int, RecordBody]:
@@ -211,6 +216,15 @@ class Ledger:
             self.write_error = ""
         self.stored = self.last
         return True
+
+    def _write_now(self, line: str) -> bool:
+        """Write a line after all others. False: it is not written, and never will be."""
+        self._lines.append(line)
+        if self.flush():
+            return True
+        # Blank lines of the same length find out when there is room.
+        self._unwritten = self._unwritten[: -len(line)] + b"\n" * len(line)
+        return False
 
     def sync_due(self) -> Optional[float]:
         """When `sync` has something to do next, in monotonic seconds."""

@@ -61,7 +61,7 @@ class RemoteAttempts:
         return taken
 
     def answered(self, ids: Iterable[str]) -> None:
-        """The host has accepted these launches, or has recorded their end."""
+        """The host has accepted these launches, or knew them."""
         for id in ids:
             launch = self._sent.pop(id, None)
             if launch is not None and id not in self._live:
@@ -73,6 +73,10 @@ class RemoteAttempts:
             return False
         del self._waiting[id]
         return True
+
+    def drop_refused(self, id: str) -> bool:
+        """Forget a launch that the host has refused. False where its end has arrived as a record."""
+        return self._sent.pop(id, None) is not None
 
     def may_wait_in_lane(self, id: str) -> bool:
         """Whether it may wait behind another attempt on the host; true also of attempts of an earlier manager."""

@@ -82,11 +82,21 @@ class HostExchange:
         reply = await connection.call(
             {"do": "jobs-submit", "launches": batch}, replaced=(RUN_DIRECTORY.encode(), run_dir)
         )
-        for id, result in reply.head.get("results", {}).items():
-            if isinstance(result, dict):
-                log.warning("%s did not accept %s: %s", self.name, id, result.get("error"))
-        self.attempts.answered([launch.id for launch in batch])
+        refused = refusals([launch.id for launch in batch], reply.head.get("results", {}))
+        self.attempts.answered([launch.id for launch in batch if launch.id not in refused])
         self.polls.busy(time.monotonic())
+        if refused:
+            await self._end_refused(connection, refused)
+
+    async def _end_refused(self, connection: Connection, refused: Mapping[str, str]) -> None:
+        """Report the ends of launches that the host has refused, by id with a sentence each. It has recorded these ends
+        itself, unless it cannot write to its ledger."""
+        for id, sentence in refused.items():
+            log.warning("%s did not accept %s: %s", self.name, id, sentence)
+        await self.poll(connection)
+        unrecorded = [id for id in refused if self.attempts.drop_refused(id)]
+        if unrecorded:
+            self.files.refused([never_started(id, EndReason.UNSTARTABLE, refused[id]) for id in unrecorded])
 
     async def call_if_admitted(self, connection: Connection, request: dict[str, Any]) -> None:
         """Send a request that a gate may refuse: jobs still start and end there without it."""
@@ -155,6 +165,15 @@ class HostExchange:
             self.flow.report([never_started(id, EndReason.UNSTARTABLE, message)])
 
 
+def refusals(ids: Sequence[str], results: Mapping[str, Any]) -> dict[str, str]:
+    """The launches that a host has refused, with a sentence each, from the results of `jobs-submit` by id.
+
+    The result of a launch whose id it cannot read has an empty id."""
+    unreadable = results.get("")
+    found = {id: results.get(id, unreadable) for id in ids}
+    return {id: str(result.get("error", "")) for id, result in found.items() if isinstance(result, dict)}
+
+
 def never_started(id: str, reason: str, message: str) -> Ended:
-    """The end of an attempt that was not sent to its host."""
+    """The end of an attempt that was not sent to its host, or that the host has refused."""
     return Ended(id, time.time(), -1, reason, message, 0, 0.0)

@@ -63,6 +63,12 @@ class FileTasks:
         for launch in launches:
             self._files.launched(launch)
 
+    def refused(self, ends: Sequence[Ended]) -> None:
+        """Report the ends of launches that the host has refused. They have no files to copy."""
+        for ended in ends:
+            self._files.follows_end(ended)  # it forgets the launch
+        self._flow.report(ends)
+
     def stage_in(self, launches: Sequence[Launch]) -> None:
         """Have the inputs of launches copied, unless that is under way."""
         fresh = [

@@ -16,7 +16,8 @@ class Backend:
 
     def submit(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Claim and start the `launches` of a request `jobs-submit`, each by itself. Returns by id `"accepted"`,
-        `"known"` or `{"error": sentence}`; an error is also recorded as an end. Raises CommandError."""
+        `"known"` or `{"error": sentence}`. An attempt with an error is never started. The error is also recorded as an
+        end, before this returns, unless the ledger cannot be written. Raises CommandError."""
         raise NotImplementedError
 
     def kill(self, request: Dict[str, Any]) -> List[str]:

@@ -119,7 +119,7 @@ class BatchJobs(Backend):
                     except UnreadableLaunch as unreadable:
                         id, text = unreadable.id, str(unreadable)
                         is_known = bool(id) and ledger.knows(id)
-                        results[id] = "known" if is_known else _refuse(ledger, id, text) if id else {"error": text}
+                        results[id] = "known" if is_known else self._refuse(ledger, id, text) if id else {"error": text}
         return results
 
     def take_order(self, request: Dict[str, Any]) -> List[str]:
@@ -172,15 +172,20 @@ class BatchJobs(Backend):
                 return "known"
         except OSError as error:
             text = "The attempt cannot be claimed: %s (%s)." % (error.strerror, self._layout.claim(id))
-            return _refuse(ledger, id, text)
+            return self._refuse(ledger, id, text)
         try:
             self._set_up(launch, Attempt(directory, time.time()))
         except (Unstartable, BatchRefusal) as error:
-            return _refuse(ledger, id, str(error))
+            return self._refuse(ledger, id, str(error))
         if not ledger.starting(id, launch.env.get(STEP_ID, ""), launch.grant):
             remove_claims(self._layout, [id])
             return {"error": ledger.write_error}
         return "accepted"
+
+    def _refuse(self, ledger: Ledger, id: str, text: str) -> Dict[str, str]:
+        if not ledger.refused(Ended(id, time.time(), -1, EndReason.UNSTARTABLE, text, 0, 0.0)):
+            remove_claims(self._layout, [id])
+        return {"error": text}
 
     def _set_up(self, launch: Launch, attempt: Attempt) -> None:
         if not attempt.directory:
@@ -343,11 +348,6 @@ def _is_ending(attempt: OpenAttempt) -> bool:
     """Whether the attempt is to be ended, and the batch system may say soon that it has."""
     killed = attempt.status.get("KILLED")
     return "KILL" in attempt.status and (killed is None or time.time() < parse_time(killed) + WAIT_FOR_STATE)
-
-
-def _refuse(ledger: Ledger, id: str, text: str) -> Dict[str, str]:
-    ledger.ended(Ended(id, time.time(), -1, EndReason.UNSTARTABLE, text, 0, 0.0))
-    return {"error": text}
 
 
 def _last_line(path: str) -> str:

@@ -260,6 +260,7 @@ class Supervisor:
                     results[id] = "accepted"
                     accepted.append(launch)
         self._host.start(accepted)
+        self._ledger.flush()  # the manager looks for the records of errors as soon as it has the reply
         return results
 
     def _kill(self, request: Dict[str, Any]) -> List[str]:
