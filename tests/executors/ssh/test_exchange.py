@@ -10,7 +10,7 @@ import pytest
 from qcg.pilotjob.executors.ssh.commands import Control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import Connection
-from qcg.pilotjob.executors.ssh.exchange import HostExchange
+from qcg.pilotjob.executors.ssh.exchange import MOST_REFUSALS_TOLD, HostExchange
 from qcg.pilotjob.executors.ssh.frames import Frame
 from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, NoJobFiles
 from qcg.pilotjob.executors.ssh.orders import kill_request
@@ -91,6 +91,19 @@ def test_a_launch_that_the_host_refuses_ends_at_once_as_never_started():
     assert (ended.pid, ended.started) == (0, 0.0)
     assert [running.id for running in exchange.attempts.all()] == ["2.1", "3.1"]
     assert exchange.attempts.may_run == ["2.1", "3.1"]
+
+
+def test_the_user_is_told_why_a_host_refuses_jobs_once_for_each_sentence():
+    noted, _ = submitted({"results": {f"{seq}.1": {"error": FULL} for seq in range(50)}}, *range(50))
+    assert noted.notices == [f"wizard does not accept a job: {FULL}"]
+
+
+def test_sentences_that_differ_for_each_job_do_not_flood_the_user():
+    results = {f"{seq}.1": {"error": f"Attempt {seq}.1 cannot be claimed.\x1b[2J"} for seq in range(50)}
+    noted, _ = submitted({"results": results}, *range(50))
+    assert len(noted.notices) == MOST_REFUSALS_TOLD
+    assert all("\x1b" not in sentence for sentence in noted.notices)
+    assert len(noted.ended) == 50
 
 
 def test_a_launch_whose_id_the_host_cannot_read_ends_too():

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.executors.base import ExecutorObserver
 from qcg.pilotjob.executors.ssh.acknowledgements import Acknowledgements
@@ -27,6 +28,8 @@ from qcg.pilotjob.launch.remote import RUN_DIRECTORY
 
 log = logging.getLogger(__name__)
 
+MOST_REFUSALS_TOLD = 10
+"""Most sentences about refused launches that are shown to the user. Each job has its own as its message."""
 _CONSEQUENCES = {
     "jobs-kill": ", so that jobs there cannot be ended",
     "remote-tidy": ", so that contact file and keys stay there",
@@ -56,6 +59,7 @@ class HostExchange:
         self.changed = asyncio.Event()
         """Set when attempts or acknowledgements change, for the shutdown."""
         self._told: set[str] = set()
+        self._refusals_told: set[str] = set()
 
     def wake_up(self) -> None:
         self.wake.set()
@@ -93,6 +97,9 @@ class HostExchange:
         itself, unless it cannot write to its ledger."""
         for id, sentence in refused.items():
             log.warning("%s did not accept %s: %s", self.name, id, sentence)
+            if len(self._refusals_told) < MOST_REFUSALS_TOLD:
+                self._refusals_told.add(sentence)
+                self.tell(f"{self.name} does not accept a job: {printable(sentence)}")
         await self.poll(connection)
         unrecorded = [id for id in refused if self.attempts.drop_refused(id)]
         if unrecorded:
