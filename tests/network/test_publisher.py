@@ -1,4 +1,4 @@
-"""The publisher without subscribers."""
+"""The publisher without subscribers, and without summaries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.interfaces import publisher as publishing
 from qcg.pilotjob.interfaces.publisher import Publisher
+from qcg.pilotjob.manager.observers import Observers
+from qcg.pilotjob.report.run_summary import RunSummary
+from tests.report.test_metrics_text import summary
 
 
 class Untold(Job):
@@ -39,3 +43,33 @@ def test_no_event_is_made_for_topics_without_subscribers(topic: bytes, position:
         return sent
 
     assert asyncio.run(change()) == []
+
+
+def test_summaries_are_published_after_some_could_not_be_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(publishing, "SUMMARY_PAUSE", 0.0)
+    made: list[RunSummary | Exception] = [RuntimeError("a defect"), RuntimeError("a defect"), summary()]
+
+    async def make() -> RunSummary:
+        found = made.pop(0) if len(made) > 1 else made[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def publish() -> list[bytes]:
+        sent: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        port = SimpleNamespace(address="here", send=sent.set_result, close=lambda: None)
+        publisher = Publisher(SimpleNamespace(publisher=lambda *rest: port), None, "")  # type: ignore[arg-type]
+        manager: Any = SimpleNamespace(
+            run_id="x", engine=SimpleNamespace(observers=Observers()), summaries=SimpleNamespace(make=make)
+        )
+        publisher.follow(manager)
+        publisher._subscriptions([[b"\x01SUM"]])
+        try:
+            return await asyncio.wait_for(sent, 60)
+        finally:
+            publisher.close()
+
+    assert asyncio.run(publish())[0].startswith(b"SUM {")
+    assert caplog.text.count("the summary of the run cannot be published") == 1

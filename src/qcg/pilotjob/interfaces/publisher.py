@@ -10,6 +10,7 @@ increased once more, which subscribers detect as a gap.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from qcg.pilotjob.manager.observers import Observers, RunObserver
 from qcg.pilotjob.report.run_summary import RunSummary, has_changed
 from qcg.pilotjob.wire.hub import Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import Keys
+
+log = logging.getLogger(__name__)
 
 DOMAIN = "events"
 WELCOME = b"WEL"
@@ -98,12 +101,19 @@ class Publisher(RunObserver):
     async def _publish_summaries(self, manager: Manager) -> None:
         """Publish the summary whenever it has changed, as long as anybody subscribes to it."""
         last: RunSummary | None = None
+        has_failed = False
         try:
             while self._wanted[SUMMARY]:
-                summary = await manager.summaries.make()
-                if last is None or has_changed(last, summary):
-                    self._publish(SUMMARY, {"manager": self._run_id, "summary": summary})
-                    last = summary
+                try:
+                    summary = await manager.summaries.make()
+                    if last is None or has_changed(last, summary):
+                        self._publish(SUMMARY, {"manager": self._run_id, "summary": summary})
+                        last = summary
+                    has_failed = False
+                except Exception:  # displays are no reason to end a run, and the next summary may be fine
+                    if not has_failed:
+                        log.exception("the summary of the run cannot be published")
+                    has_failed = True
                 await asyncio.sleep(SUMMARY_PAUSE)
         finally:
             self._summaries = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -34,10 +36,14 @@ from qcg.pilotjob.report.tail import has_started
 if TYPE_CHECKING:
     from qcg.pilotjob.manager.manager import Manager
 
+log = logging.getLogger(__name__)
+
 SHARE = 50
 """Parts of a summary that need time are computed again after so many times the time that they took."""
 ESTIMATE_PAUSE = 0.5
 """Seconds for which an expected end is used at least."""
+RETRY_PAUSE = 10.0
+"""Seconds after which a registry that could not be read is read again."""
 FULL = 0.9
 """Part of the cores in use from which on cores, and not starts, limit a run."""
 
@@ -53,6 +59,8 @@ class LiveSummary:
         self._past = asyncio.Lock()
         self._past_after = 0.0
         """Monotonic time from which on failures may be read from the registry again."""
+        self._past_error = ""
+        """The last error of the registry, which is logged once."""
         self._waiting: tuple[Group, ...] = ()
         self._estimate: Estimate | None = None
         self._expected_until = 0.0
@@ -219,7 +227,6 @@ class LiveSummary:
         async with self._past:
             if not self._is_past_due():
                 return  # it was read while this one waited
-            activity.outdated = False
             seconds = 0.0
             try:
                 connection = self._engine.journal.connection()
@@ -231,8 +238,14 @@ class LiveSummary:
                     failures = FailureSteps(connection)
                     seconds = await _in_turns(failures.steps())
                     activity.replace_failures(failures.failures)
+                self._past_error = ""
             except JournalError:  # it cannot be written at the moment: the old failures are as good
-                activity.outdated = True
+                pass
+            except sqlite3.Error as error:
+                seconds = RETRY_PAUSE / SHARE
+                if self._past_error != str(error):
+                    self._past_error = str(error)
+                    log.warning("summaries lack a part of the history, which cannot be read now: %s", error)
             self._past_after = time.monotonic() + SHARE * seconds
 
 
