@@ -16,7 +16,7 @@ from qcg.pilotjob.journal.queries import PAST_FAILED, QUEUED, past_rows
 from qcg.pilotjob.journal.schema import FINAL, seq_and_position
 
 PART = 20_000
-"""Attempts in a part."""
+"""Attempts, or jobs, in a part."""
 FAILED = int(State.FAILED)
 
 
@@ -51,6 +51,24 @@ def parts(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
         first = row[0]
 
 
+def parts_of_jobs(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+    """Ranges of job numbers that hold all jobs of a registry."""
+    return _numbers(connection, "seq", "submitted_jobs")
+
+
+def parts_of_past(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+    """Ranges of numbers that hold all attempts that were repeated."""
+    return _numbers(connection, "number", "past_attempts") if has_past_attempts(connection) else iter(())
+
+
+def _numbers(connection: sqlite3.Connection, key: str, table: str) -> Iterator[tuple[int, int]]:
+    (first,) = connection.execute(f"SELECT min({key}) FROM {table}").fetchone()
+    (last,) = connection.execute(f"SELECT max({key}) FROM {table}").fetchone()
+    if first is not None:
+        for begin in range(first, last + 1, PART):
+            yield begin, begin + PART
+
+
 def first_submission(connection: sqlite3.Connection) -> float | None:
     """Time of the first submission; None without jobs."""
     row = connection.execute("SELECT submitted FROM submitted_jobs ORDER BY seq LIMIT 1").fetchone()
@@ -64,46 +82,39 @@ class Course:
         self._connection = connection
         self._values = {"origin": first, "width": width, "until": until}
 
-    def starts(self, part: tuple[int, int] | None) -> Iterator[Edges]:
-        """Starts of the attempts in a part; None: of attempts that were repeated."""
-        return self._edges(part, "max(started, :origin)", "started <= :until")
+    def starts(self, part: tuple[int, int], *, past: bool = False) -> Iterator[Edges]:
+        """Starts of the attempts in a part; `past`: of attempts that were repeated."""
+        return self._edges(part, "max(started, :origin)", "started <= :until", past)
 
-    def ends(self, part: tuple[int, int] | None) -> Iterator[Edges]:
+    def ends(self, part: tuple[int, int], *, past: bool = False) -> Iterator[Edges]:
         """Ends of the attempts in a part."""
-        return self._edges(part, "max(ended, started, :origin)", "started <= :until AND ended > 0 AND ended <= :until")
+        condition = "started <= :until AND ended > 0 AND ended <= :until"
+        return self._edges(part, "max(ended, started, :origin)", condition, past)
 
-    def failures(self, part: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
-        """Bins with the numbers of failed attempts that ended there; None: of those that were repeated."""
-        values = dict(self._values)
-        if part is None:
-            if not has_past_attempts(self._connection):
-                return
-            selected = f"past_attempts WHERE {PAST_FAILED}"
-        else:
-            values |= {"first": part[0], "end": part[1]}
-            selected = f"runs WHERE place >= :first AND place < :end AND state = {FAILED}"
+    def failures(self, part: tuple[int, int], *, past: bool = False) -> Iterator[tuple[int, int]]:
+        """Bins with the numbers of failed attempts of a part that ended there."""
+        in_part = (
+            f"past_attempts WHERE number >= :first AND number < :end AND {PAST_FAILED}"
+            if past
+            else f"runs WHERE place >= :first AND place < :end AND state = {FAILED}"
+        )
         yield from self._connection.execute(
-            f"SELECT CAST((max(ended, :origin) - :origin) / :width AS INTEGER) AS bin, count(*) FROM {selected}"
+            f"SELECT CAST((max(ended, :origin) - :origin) / :width AS INTEGER) AS bin, count(*) FROM {in_part}"
             " AND granted IS NOT NULL AND ended <= :until GROUP BY bin",
-            values,
+            {**self._values, "first": part[0], "end": part[1]},
         )
 
-    def _edges(self, part: tuple[int, int] | None, at: str, condition: str) -> Iterator[Edges]:
-        columns = (
-            f"CAST(({at} - :origin) / :width AS INTEGER) AS bin, granted, count(*), sum({at} - :origin)",
-            f"started > 0 AND granted IS NOT NULL AND {condition} GROUP BY bin, granted",
+    def _edges(self, part: tuple[int, int], at: str, condition: str, past: bool) -> Iterator[Edges]:
+        in_part = (
+            "past_attempts WHERE number >= :first AND number < :end"
+            if past
+            else f"runs WHERE place >= :first AND place < :end AND state > {QUEUED}"
         )
-        values = dict(self._values)
-        if part is None:
-            if not has_past_attempts(self._connection):
-                return
-            query = f"SELECT {columns[0]} FROM past_attempts WHERE {columns[1]}"
-        else:
-            values |= {"first": part[0], "end": part[1]}
-            query = (
-                f"SELECT {columns[0]} FROM runs WHERE place >= :first AND place < :end AND state > {QUEUED}"
-                f" AND {columns[1]}"
-            )
+        query = (
+            f"SELECT CAST(({at} - :origin) / :width AS INTEGER) AS bin, granted, count(*), sum({at} - :origin)"
+            f" FROM {in_part} AND started > 0 AND granted IS NOT NULL AND {condition} GROUP BY bin, granted"
+        )
+        values = {**self._values, "first": part[0], "end": part[1]}
         width = values["width"]
         for number, granted, count, seconds in self._connection.execute(query, values):
             cores = decode_grant(granted).ncores
@@ -126,11 +137,13 @@ def failures_in(connection: sqlite3.Connection, part: tuple[int, int]) -> Iterat
         yield Failures(message or "", number, seq_and_position(first))
 
 
-def failures_without_attempt(connection: sqlite3.Connection) -> Iterator[Failures]:
-    """Jobs without iterations that failed without an attempt, by message."""
+def failures_without_attempt(connection: sqlite3.Connection, part: tuple[int, int]) -> Iterator[Failures]:
+    """Jobs without iterations in a part of the jobs that failed without an attempt, by message."""
     rows = connection.execute(
-        f"SELECT message, count(*), min(seq) FROM submitted_jobs WHERE state = {FAILED} AND iterations = 0"
-        f" AND NOT EXISTS (SELECT 1 FROM runs WHERE place = seq << 32 AND state >= {FINAL}) GROUP BY message"
+        f"SELECT message, count(*), min(seq) FROM submitted_jobs WHERE seq >= ? AND seq < ? AND state = {FAILED}"
+        f" AND iterations = 0 AND NOT EXISTS (SELECT 1 FROM runs WHERE place = seq << 32 AND state >= {FINAL})"
+        " GROUP BY message",
+        part,
     )
     for message, number, first in rows:
         yield Failures(message or "", number, (first, -1))

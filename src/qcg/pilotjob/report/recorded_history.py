@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from qcg.pilotjob.journal import run_history
-from qcg.pilotjob.journal.run_history import Course, Edges
+from qcg.pilotjob.journal.run_history import Course, Edges, Failures
 from qcg.pilotjob.report.failure_groups import FailureGroups
 from qcg.pilotjob.report.history import SHORTEST, HistoryBins
 from qcg.pilotjob.report.run_summary import MOST_BINS
@@ -36,28 +36,27 @@ class RecordedHistory:
         bins = HistoryBins(first, width)
         course = Course(connection, first, width, self._until)
         flow = _Flow(int((self._until - first) / width) + 1)
-        for part in run_history.parts(connection):
-            for edges in course.starts(part):
+
+        def add_course(part: tuple[int, int], *, past: bool) -> None:
+            for edges in course.starts(part, past=past):
                 bins.count(first + edges.bin * width, starts=edges.number)
                 flow.begin(edges)
-            for edges in course.ends(part):
+            for edges in course.ends(part, past=past):
                 bins.count(first + edges.bin * width, ends=edges.number)
                 flow.end(edges)
-            for number, failed in course.failures(part):
+            for number, failed in course.failures(part, past=past):
                 bins.count(first + number * width, failures=failed)
-            for failure in run_history.failures_in(connection, part):
-                self.failures.add(failure.message, failure.first, failure.number)
+
+        for part in run_history.parts(connection):
+            add_course(part, past=False)
+            _add(self.failures, run_history.failures_in(connection, part))
             yield
-        for failure in run_history.failures_without_attempt(connection):
-            self.failures.add(failure.message, failure.first, failure.number)
-        for edges in course.starts(None):
-            bins.count(first + edges.bin * width, starts=edges.number)
-            flow.begin(edges)
-        for edges in course.ends(None):
-            bins.count(first + edges.bin * width, ends=edges.number)
-            flow.end(edges)
-        for number, failed in course.failures(None):
-            bins.count(first + number * width, failures=failed)
+        for part in run_history.parts_of_jobs(connection):
+            _add(self.failures, run_history.failures_without_attempt(connection, part))
+            yield
+        for part in run_history.parts_of_past(connection):
+            add_course(part, past=True)
+            yield
         for number, busy in enumerate(flow.core_seconds(width, self._until - first)):
             span = min(width, self._until - first - number * width)
             bins.add_bin(number, busy, max(self._cores * span, busy))
@@ -73,11 +72,16 @@ class FailureSteps:
 
     def steps(self) -> Iterator[None]:
         for part in run_history.parts(self._connection):
-            for failure in run_history.failures_in(self._connection, part):
-                self.failures.add(failure.message, failure.first, failure.number)
+            _add(self.failures, run_history.failures_in(self._connection, part))
             yield
-        for failure in run_history.failures_without_attempt(self._connection):
-            self.failures.add(failure.message, failure.first, failure.number)
+        for part in run_history.parts_of_jobs(self._connection):
+            _add(self.failures, run_history.failures_without_attempt(self._connection, part))
+            yield
+
+
+def _add(groups: FailureGroups, failures: Iterable[Failures]) -> None:
+    for failure in failures:
+        groups.add(failure.message, failure.first, failure.number)
 
 
 class _Flow:
