@@ -7,10 +7,13 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +172,37 @@ def test_the_manager_does_not_wait_forever_for_the_end(tmp_path: Path, caplog: p
     assert time.monotonic() - began < 20
     assert "does not wait any longer" in caplog.text
     assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_command_whose_start_hangs_holds_up_nobody_and_is_killed_when_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    starts, go_on = threading.Event(), threading.Event()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def hang(*given: Any, **options: Any) -> subprocess.Popen[bytes]:
+        starts.set()
+        go_on.wait(60)
+        started.append(popen(*given, **options))
+        return started[0]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", hang)
+
+    async def run() -> None:
+        runner = NotificationCommands(["sleep 1000"], str(tmp_path))
+        runner.send(HELLO)
+        await asyncio.to_thread(starts.wait)
+        began = time.monotonic()
+        await runner.finish(None, 0.2)
+        assert time.monotonic() - began < 30
+        go_on.set()
+        await asyncio.to_thread(wait_for, lambda: bool(started) and started[0].returncode == -signal.SIGKILL)
+
+    try:
+        asyncio.run(run())
+    finally:
+        go_on.set()
 
 
 def test_a_signal_ends_the_waiting(tmp_path: Path):

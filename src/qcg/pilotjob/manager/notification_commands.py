@@ -56,6 +56,8 @@ class NotificationCommands:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._gives_up = False
+        self._kills = 0
+        """How often the command that runs was to be killed."""
 
     def send(self, message: Message) -> None:
         """Run all commands soon."""
@@ -96,6 +98,7 @@ class NotificationCommands:
 
     def _kill(self) -> None:
         with self._lock:
+            self._kills += 1
             if self._process is not None:
                 _kill_tree(self._process.pid)
 
@@ -134,18 +137,24 @@ class NotificationCommands:
         with self._lock:
             if self._gives_up:
                 return "was not run, because the manager ends"
-            try:
-                process = self._process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.PIPE,
-                    stdout=output,  # a file: processes that the command leaves behind may keep it open
-                    stderr=subprocess.STDOUT,
-                    cwd=self._wd,
-                    env={**os.environ, **message.variables},
-                    start_new_session=True,
-                )
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
-                return f"could not be started: {error}"
+            kills = self._kills
+        try:
+            # Without the lock: a start hangs where the file system of the command does.
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=output,  # a file: processes that the command leaves behind may keep it open
+                stderr=subprocess.STDOUT,
+                cwd=self._wd,
+                env={**os.environ, **message.variables},
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            return f"could not be started: {error}"
+        with self._lock:
+            self._process = process
+            if self._kills != kills:  # while it was started
+                _kill_tree(process.pid)
         try:
             process.communicate(message.document, timeout=self._timeout)
         except subprocess.TimeoutExpired:
