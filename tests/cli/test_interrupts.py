@@ -63,7 +63,7 @@ def interrupted(*arguments, **options):
 owner.{function} = interrupted
 """
 """Ctrl-C once the jobs of a run are over: as soon as the service has left signals alone, or before the table."""
-CLOSING = [("qcg.pilotjob.manager.signals", "SignalWatch", "end"), ("qcg.pilotjob.report", "analysis", "analyse")]
+CLOSING = [("qcg.pilotjob.manager.signals", "EarlySignals", "end"), ("qcg.pilotjob.report", "analysis", "analyse")]
 
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
@@ -131,3 +131,26 @@ def test_a_command_that_ignores_interrupts_ignores_them_while_it_loads(tmp_path:
     finally:
         signal.signal(signal.SIGINT, ignoring)
     assert "it goes on" in done.stderr
+
+
+LAST_STEPS = """
+import os, signal
+from qcg.pilotjob.manager.metrics_file import MetricsFile
+finish = MetricsFile.finish
+async def interrupted(file):
+    os.kill(os.getpid(), signal.{name})
+    await finish(file)
+MetricsFile.finish = interrupted
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_last_steps_of_a_manager_does_not_change_its_result(tmp_path: Path, number: signal.Signals):
+    requests = write_requests(tmp_path / "r.json", [job("a", "true")])
+    line = ("run", str(requests), "--nodes", "1", "--wd", str(tmp_path), "--metrics-file", str(tmp_path / "run.prom"))
+    by = LAST_STEPS.format(name=number.name)
+    done = call("qcg-pm", *line, instead_of="sitecustomize", by=by, shims=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "SUCCEED     1" in done.stdout
+    assert "qcg_pm_manager_alive" in (tmp_path / "run.prom").read_text()
+    assert f"{number.name}: the manager ends already" in (tmp_path / "service.log").read_text()

@@ -36,6 +36,7 @@ def deliver(
     patience: float = 60.0,
     timeout: float = 60.0,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
+    hurry: asyncio.Event | None = None,
 ) -> float:
     """Send messages and finish; returns the seconds for which the event loop did nothing else."""
 
@@ -47,7 +48,7 @@ def deliver(
         blocked = time.monotonic() - before
         if meanwhile is not None:
             await meanwhile()
-        await runner.finish(last, patience)
+        await runner.finish(last, patience, hurry or asyncio.Event())
         runner.abandon()
         return blocked
 
@@ -194,7 +195,7 @@ def test_a_command_whose_start_hangs_holds_up_nobody_and_is_killed_when_it_has_s
         runner.send(HELLO)
         await asyncio.to_thread(starts.wait)
         began = time.monotonic()
-        await runner.finish(None, 0.2)
+        await runner.finish(None, 0.2, asyncio.Event())
         assert time.monotonic() - began < 30
         go_on.set()
         await asyncio.to_thread(wait_for, lambda: bool(started) and started[0].returncode == -signal.SIGKILL)
@@ -205,8 +206,14 @@ def test_a_command_whose_start_hangs_holds_up_nobody_and_is_killed_when_it_has_s
         go_on.set()
 
 
-def test_a_signal_ends_the_waiting(tmp_path: Path):
-    (tmp_path / "hook").write_text(f"kill -INT {os.getpid()}; sleep 1000")
+def test_an_event_ends_the_waiting(tmp_path: Path):
+    hurry = asyncio.Event()
+
+    async def hurry_later() -> None:
+        await asyncio.to_thread(wait_for, (tmp_path / "runs").exists)
+        asyncio.get_running_loop().call_later(0.1, hurry.set)
+
+    (tmp_path / "hook").write_text("touch runs; sleep 1000")
     began = time.monotonic()
-    deliver(["sh hook"], tmp_path, last=HELLO, patience=60.0)
+    deliver(["sh hook"], tmp_path, HELLO, patience=60.0, meanwhile=hurry_later, hurry=hurry)
     assert time.monotonic() - began < 30

@@ -179,7 +179,27 @@ def test_a_signal_during_the_start_takes_effect_when_the_manager_is_ready():
         assert not watched.request.is_requested
         watched.watch.begin()
         assert (watched.request.cause, watched.watch.first) == (Cause.SIGNAL, INT)
+        watched.early.end()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("number", "hurries"), [(INT, True), (TERM, True), (HUP, False)])
+def test_a_signal_after_the_end_of_the_run_only_shortens_the_rest(number: signal.Signals, hurries: bool):
+    async def test() -> None:
+        watched = Watched()
+        watched.watch.begin()
         watched.watch.end()
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        await asyncio.sleep(0)
+        if hurries:
+            await asyncio.wait_for(watched.watch.hurry.wait(), 60)
+        else:
+            await asyncio.sleep(0.1)
+            assert not watched.watch.hurry.is_set()
+        assert (watched.watch.first, watched.request.is_requested) == (0, False)
+        watched.early.end()
 
     asyncio.run(test())
 

@@ -69,25 +69,18 @@ class NotificationCommands:
         if self._running is None:
             self._run_next()
 
-    async def finish(self, last: Message | None, patience: float) -> None:
-        """Run all commands for the last time, and wait for them `patience` seconds at most. Earlier notifications have
-        half of that. A signal ends the waiting."""
-        loop = asyncio.get_running_loop()
-        interrupted = asyncio.Event()
-        watched = (signal.SIGINT, signal.SIGTERM)
-        for number in watched:
-            loop.add_signal_handler(number, interrupted.set)
+    async def finish(self, last: Message | None, patience: float, hurry: asyncio.Event) -> None:
+        """Run all commands for the last time, and wait for them `patience` seconds at most, or until `hurry` is set.
+        Earlier notifications have half of that."""
         try:
-            if not await self._delivered(interrupted, patience / 2):
+            if not await self._delivered(hurry, patience / 2):
                 self._waiting.clear()
                 self._kill()
-            if last is not None and not interrupted.is_set():
+            if last is not None and not hurry.is_set():
                 self.send(last)
-            if not await self._delivered(interrupted, patience):
+            if not await self._delivered(hurry, patience):
                 log.warning("the manager ends, and does not wait any longer for the command of --notify")
         finally:
-            for number in watched:
-                loop.remove_signal_handler(number)
             self.abandon()
 
     def abandon(self) -> None:
@@ -102,9 +95,9 @@ class NotificationCommands:
             if self._process is not None:
                 _kill_tree(self._process.pid)
 
-    async def _delivered(self, interrupted: asyncio.Event, patience: float) -> bool:
-        """Wait for what was sent, until a time is over or a signal arrives; whether all of it has been delivered."""
-        events = [asyncio.ensure_future(event.wait()) for event in (self._idle, interrupted)]
+    async def _delivered(self, hurry: asyncio.Event, patience: float) -> bool:
+        """Wait for what was sent, until a time is over or `hurry` is set; whether all of it has been delivered."""
+        events = [asyncio.ensure_future(event.wait()) for event in (self._idle, hurry)]
         await asyncio.wait(events, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         for event in events:
             event.cancel()

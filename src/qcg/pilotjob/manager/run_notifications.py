@@ -75,12 +75,13 @@ class RunNotifications(RunObserver):
             unwritable=self._engine.commits.stalled,
         )
 
-    async def ended(self, result: RunResult, *, followed: bool) -> None:
-        """Notify of the end, and wait for all commands for a while. `followed`: another allocation continues."""
+    async def ended(self, result: RunResult, hurry: asyncio.Event, *, followed: bool) -> None:
+        """Notify of the end, and wait for all commands for a while, or until `hurry` is set. `followed`: another
+        allocation continues."""
         cause = result.end.cause
         goes_on = followed and cause is not Cause.FAILURES and bool(result.jobs_left or result.requests_left)
         last = self._message(_end_of(result)) if self._rules.on.end and not goes_on else None
-        await self._commands.finish(last, SHORT_END_PATIENCE if cause is Cause.TIME else END_PATIENCE)
+        await self._commands.finish(last, SHORT_END_PATIENCE if cause is Cause.TIME else END_PATIENCE, hurry)
 
     def abandon(self) -> None:
         """Wait for no command any more."""

@@ -187,7 +187,7 @@ class Service:
         if metrics is not None:
             await metrics.finish()
         if self._notifications is not None:
-            await self._notifications.ended(result, followed=self._followed)
+            await self._notifications.ended(result, signals.hurry, followed=self._followed)
         return result
 
     def _announce(self, prepared: PreparedRun, cores: HostCores, manager: Manager) -> None:

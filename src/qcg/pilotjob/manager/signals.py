@@ -39,7 +39,7 @@ class EarlySignals:
 
 
 class SignalWatch:
-    """Turns signals into shutdown requests, between `begin` and `end`."""
+    """Turns signals into shutdown requests, between `begin` and `end`. Later ones only shorten what is left to do."""
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class SignalWatch:
         self._in_allocation = in_allocation
         self.first = 0
         """The first signal, except a SIGTERM by which the batch system announces the end of the allocation."""
+        self.hurry = asyncio.Event()
+        """Set by SIGINT and SIGTERM after `end`."""
 
     def begin(self) -> None:
         """Act on signals from now on, and on those that have come already."""
@@ -68,7 +70,14 @@ class SignalWatch:
             self._received(number)
 
     def end(self) -> None:
-        self._early.end()
+        """The run is over. A signal must not prevent its result any more."""
+        for number in self._early.watched:
+            asyncio.get_running_loop().add_signal_handler(number, self._received_at_end, number)
+
+    def _received_at_end(self, number: signal.Signals) -> None:
+        log.info("%s: the manager ends already", number.name)
+        if number is not signal.SIGHUP:
+            self.hurry.set()
 
     def _received(self, number: signal.Signals) -> None:
         if self._in_allocation and number is signal.SIGTERM and not self.first:
