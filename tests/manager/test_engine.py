@@ -16,6 +16,8 @@ from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.base import NodeLayout
 from qcg.pilotjob.host.records import Ended, Launch, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.metadata import FAILURE_LIMIT_REACHED
+from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager import commits, engine
 from tests.manager.wired import GRANT, ONE_HOST, TWO_HOSTS, Wired, jobs, run
 from tests.support.waiting import wait_for
@@ -60,6 +62,24 @@ def test_no_next_attempt_starts_while_nothing_can_be_committed(tmp_path: Path):
         wired.journal.broken = False
         await wired.until("launch 1.2")
 
+    run(tmp_path, test)
+
+
+def test_a_reached_limit_of_failures_is_committed_in_the_next_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def test(wired: Wired) -> None:
+        wired.engine.state.failure_limit.limit = 1
+        wired.reported()
+        await wired.engine.submit(jobs("one"))
+        await wired.until("launch 1.1")
+        wired.happened.clear()
+        wired.executor.report("local", Started("1.1", 7, 1.0, GRANT), Ended("1.1", 2.0, 3, "exit", "", 7, 1.0, GRANT))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert "commit" in wired.happened
+        with snapshot(wired.journal.path) as connection:
+            assert FAILURE_LIMIT_REACHED.read(connection)
+
+    monkeypatch.setattr(commits, "COMMIT_DELAY", 1000)
     run(tmp_path, test)
 
 

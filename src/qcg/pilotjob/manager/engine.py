@@ -385,8 +385,9 @@ class Engine(ExecutorObserver):
         self._loop.call_soon(self._turn_soon)
 
     def _failure_limit_reached(self, effect: effects.FailureLimitReached) -> None:
-        # Stored at once: a further allocation must not start more jobs, however this manager ends.
         self.journal.set_metadata(FAILURE_LIMIT_REACHED, True)
+        # In the next turn: a further allocation must not start more jobs, however this manager ends.
+        self.commits.require_commit()
         self.notice(f"{effect.reason}: no job is started any more, and running jobs go on")
 
     def _nothing_left_to_do(self, effect: effects.NothingLeftToDo) -> None:
