@@ -1,4 +1,4 @@
-"""A run with a manager, which gives reasons and carries out actions; everything else is read from its registry."""
+"""A run with a manager, which makes summaries, gives reasons and carries out actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qcg.pilotjob.report.run_summary import RunSummary
 from qcg.pilotjob.watch.dependency_graph import DependencyGraph
 from qcg.pilotjob.watch.recorded_run import RecordedRun
 from qcg.pilotjob.watch.registry import RunRegistry
-from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
+from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails
 from qcg.pilotjob.watch.summary_events import SummaryEvents
 
 _PARTICIPLES: dict[Action, str] = {"cancel": "canceled", "rerun": "rerun", "hold": "held", "release": "released"}
@@ -30,7 +30,7 @@ MOST_NAMED = 3
 
 
 class LiveRun:
-    """Implements RunSource on a manager and its registry. Requests raise `api.errors.ConnectionError` when the manager
+    """The part of RunSource that needs a manager. Requests raise `api.errors.ConnectionError` when the manager
     is gone."""
 
     def __init__(self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, manager: Manager) -> None:
@@ -50,18 +50,12 @@ class LiveRun:
             return self.summary()
         return self._events.wait(known, timeout)
 
-    def jobs(self, query: JobQuery) -> JobPage:
-        return self._recorded.jobs(query)
-
     def job(self, name: str) -> JobDetails | None:
         details = self._recorded.job(name)
         if details is None:
             return None
         entry = self._manager.why([name])["jobs"][name]
         return replace(details, why=entry["data"]["sentence"]) if entry["status"] == 0 else details
-
-    def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
-        return self._recorded.output(name, stream, offset, limit)
 
     def act(self, action: Action, names: list[str]) -> str:
         try:

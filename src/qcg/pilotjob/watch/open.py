@@ -28,10 +28,10 @@ P = ParamSpec("P")
 
 CHECK_EVERY = 1.0
 """Seconds between two checks whether a manager has come or gone."""
-
-
 REQUEST_TIMEOUT = 5.0
 """Seconds after which a manager that does not answer counts as one that cannot be asked."""
+PATIENCE = 0.5
+"""Seconds for which an answer waits for a connection to the manager; later ones come from the registry."""
 
 
 class NoRun(Exception):
@@ -53,10 +53,16 @@ class FollowedRun:
         self.run_dir = run_dir
         self._registry = RunRegistry(run_dir)
         self._lock = threading.Lock()
-        self._checked = 0.0
+        """Held for moments only: never while a manager is asked or a connection is closed."""
+        self._checked = -CHECK_EVERY
         self._next_connect = 0.0
+        self._connecting: threading.Thread | None = None
         self._graph = DependencyGraph()
-        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry, self._graph, first=True)
+        self._lists = RecordedRun(run_dir, self._registry, self._graph)
+        """Lists jobs and reads output, for which no manager is needed."""
+        self._current: LiveRun | RecordedRun = RecordedRun(
+            run_dir, self._registry, self._graph, alive=has_manager(run_dir), first=True
+        )
         self._closed = threading.Event()
 
     def read_registry(
@@ -91,13 +97,13 @@ class FollowedRun:
                 return found
 
     def jobs(self, query: JobQuery) -> JobPage:
-        return self._ask(lambda run: run.jobs(query))
+        return self._lists.jobs(query)
 
     def job(self, name: str) -> JobDetails | None:
         return self._ask(lambda run: run.job(name))
 
     def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
-        return self._ask(lambda run: run.output(name, stream, offset, limit))
+        return self._lists.output(name, stream, offset, limit)
 
     def graph(self, name: str, depth: int, most: int) -> Graph | None:
         """The jobs around a job, at most so many; None if there is no such job."""
@@ -110,7 +116,7 @@ class FollowedRun:
     def act(self, action: Action, names: list[str]) -> str:
         # Not repeated when the manager is gone: it may have done it.
         try:
-            return self._run().act(action, names)
+            return self._run(patience=REQUEST_TIMEOUT).act(action, names)
         except ConnectionError as error:
             raise ActionRefused(f"The manager did not answer: {error}.") from None
 
@@ -119,7 +125,10 @@ class FollowedRun:
             if self._closed.is_set():
                 return
             self._closed.set()
-            self._current.close()
+            current, connecting = self._current, self._connecting
+        if connecting is not None:  # it closes its connection itself
+            connecting.join(PATIENCE)
+        current.close()
         self._registry.close()
 
     def _ask(self, question: Callable[[LiveRun | RecordedRun], T]) -> T:
@@ -128,48 +137,73 @@ class FollowedRun:
             return question(run)
         except ConnectionError:
             # The manager has ended since: the registry has everything.
+            alive = has_manager(self.run_dir)
             with self._lock:
-                if self._current is run:
-                    self._replace(None, alive=has_manager(self.run_dir))
+                gone = self._show_recorded(alive=alive) if self._current is run else None
                 current = self._current
+            if gone is not None:
+                gone.close()
             return question(current)
 
-    def _run(self) -> LiveRun | RecordedRun:
+    def _run(self, patience: float = PATIENCE) -> LiveRun | RecordedRun:
+        """The manager if there is one that answers, otherwise the registry."""
+        before = None
         with self._lock:
             now = time.monotonic()
-            if now >= self._checked + CHECK_EVERY or not self._checked:
+            if now >= self._checked + CHECK_EVERY:
                 self._checked = now
-                self._check()
+                before = self._check(now)
+            connecting = self._connecting
+        if before is not None:
+            before.close()
+        if connecting is not None:
+            connecting.join(patience)
+        with self._lock:
             return self._current
 
-    def _check(self) -> None:
-        """Change over when a manager has come or gone."""
+    def _check(self, now: float) -> LiveRun | RecordedRun | None:
+        """Change over when a manager has gone, and connect when one has come. Returns a run to close."""
         alive = has_manager(self.run_dir)
         if not alive:
             self._next_connect = 0.0
-            if isinstance(self._current, LiveRun) or self._current.alive:
-                self._replace(None, alive=False)
-        elif isinstance(self._current, RecordedRun):
-            began = time.monotonic()
-            manager = self._connect() if began >= self._next_connect else None
-            # One that is stopped answers late, and is asked rarely.
-            self._next_connect = max(self._next_connect, time.monotonic() + 10 * (time.monotonic() - began))
-            if manager is not None or not self._current.alive:
-                self._replace(manager, alive=True)
+        if isinstance(self._current, LiveRun):
+            return None if alive else self._show_recorded(alive=False)
+        if alive and now >= self._next_connect and self._connecting is None and not self._closed.is_set():
+            connecting = threading.Thread(target=self._connect, name="connect", daemon=True)
+            connecting.start()
+            self._connecting = connecting
+        return None if self._current.alive == alive else self._show_recorded(alive=alive)
 
-    def _connect(self) -> Manager | None:
+    def _connect(self) -> None:
+        """Connect to the manager, in a thread of its own: a manager that is stopped answers late or never."""
+        began = time.monotonic()
+        run = None
         try:
-            return Manager.at(target_of_run(self.run_dir), {"log_file": "", "request_timeout": REQUEST_TIMEOUT})
+            manager = Manager.at(target_of_run(self.run_dir), {"log_file": "", "request_timeout": REQUEST_TIMEOUT})
+            run = LiveRun(self.run_dir, self._registry, self._graph, manager)
         except QCGPJMAError:  # without a network interface, or just ended
-            return None
+            pass
+        finally:
+            unneeded = self._show_live(run, time.monotonic() - began)
+        if unneeded is not None:
+            unneeded.close()
 
-    def _replace(self, manager: Manager | None, *, alive: bool) -> None:
+    def _show_live(self, run: LiveRun | None, seconds: float) -> LiveRun | RecordedRun | None:
+        """Change over to a manager, if it has answered. Returns a run to close."""
+        with self._lock:
+            self._connecting = None
+            # One that answers late is asked rarely.
+            self._next_connect = time.monotonic() + 10 * seconds
+            if run is None or self._closed.is_set():
+                return run
+            before, self._current = self._current, run
+            return before
+
+    def _show_recorded(self, *, alive: bool) -> LiveRun | RecordedRun:
+        """Change over to the registry; the caller holds the lock. Returns the run to close."""
         before = self._current
-        if manager is not None:
-            self._current = LiveRun(self.run_dir, self._registry, self._graph, manager)
-        else:
-            self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=alive)
-        before.close()
+        self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=alive)
+        return before
 
 
 def _wait(known: RunSummary, timeout: float, run: LiveRun | RecordedRun) -> RunSummary:

@@ -31,8 +31,8 @@ class RecordedRun:
     def __init__(
         self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, *, alive: bool = False, first: bool = False
     ) -> None:
-        """`alive`: a manager runs and cannot be asked, because it has no network interface. `first`: the first summary
-        of a large run has counts alone, so that displays need not wait for the rest."""
+        """`alive`: a manager runs and cannot be asked: it has no network interface, or does not answer. `first`: the
+        first summary of a large run has counts alone, so that displays need not wait for the rest."""
         self.run_dir = run_dir
         self._registry = registry
         self.alive = alive
@@ -94,7 +94,7 @@ class RecordedRun:
 
     def act(self, action: Action, names: list[str]) -> str:
         if self.alive:
-            raise ActionRefused("The manager has no network interface, so it cannot be asked for anything.")
+            raise ActionRefused("The manager cannot be asked: it does not answer, or it has no network interface.")
         raise ActionRefused(describe_run_without_manager(self.run_dir))
 
     def close(self) -> None:
