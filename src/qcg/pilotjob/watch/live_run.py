@@ -41,9 +41,12 @@ class LiveRun:
 
     def summary(self) -> RunSummary:
         try:
-            return self._manager.summary()
-        except RequestRefusedError:  # a manager of an earlier version
+            found = self._manager.summary()
+        except QCGPJMAError as error:
+            _check_answered(error)
             return self._recorded.summary()
+        self._events.receive(found)
+        return found
 
     def wait(self, known: RunSummary, timeout: float) -> RunSummary:
         if not known.alive:
@@ -54,7 +57,11 @@ class LiveRun:
         details = self._recorded.job(name)
         if details is None:
             return None
-        entry = self._manager.why([name])["jobs"][name]
+        try:
+            entry = self._manager.why([name])["jobs"][name]
+        except QCGPJMAError as error:
+            _check_answered(error)
+            return details
         return replace(details, why=entry["data"]["sentence"]) if entry["status"] == 0 else details
 
     def act(self, action: Action, names: list[str]) -> str:
@@ -79,6 +86,13 @@ class LiveRun:
         self._recorded.close()
         self._events.close()
         self._manager.cleanup()
+
+
+def _check_answered(error: QCGPJMAError) -> None:
+    """Raise an error again unless the manager answered: it is of another version, and refused a request or sent
+    something else."""
+    if isinstance(error, ConnectionError) and not isinstance(error, RequestRefusedError):
+        raise error
 
 
 def _sentence(action: Action, answer: dict[str, Any]) -> str:

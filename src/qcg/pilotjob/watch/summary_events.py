@@ -41,12 +41,19 @@ class SummaryEvents:
                 if self._thread is None and not self._closed:
                     self._thread = threading.Thread(target=self._listen, name="events", daemon=True)
                     self._thread.start()
-                if self._latest is not None and self._latest.at > known.at:
+                # Not compared by age: the known one may come from a machine with another clock.
+                if self._latest is not None and self._latest.at != known.at:
                     return self._latest
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed:
                     return known
                 self._changed.wait(left)
+
+    def receive(self, summary: RunSummary) -> None:
+        """Take a summary of the manager as the latest one: of an event, or the answer to a request."""
+        with self._changed:
+            self._latest = summary
+            self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -63,20 +70,15 @@ class SummaryEvents:
                     if events.wait(STEP):
                         summaries = [data["summary"] for topic, data in events.take() if topic == TOPIC]
                         if summaries:
-                            self._receive(msgspec.convert(summaries[-1], RunSummary))
+                            self.receive(msgspec.convert(summaries[-1], RunSummary))
         except ConnectionError as error:
             with self._changed:
                 self._error = error
         finally:
             with self._changed:
-                self._thread = None
+                self._thread = self._latest = None
                 self._changed.notify_all()
 
     def _is_over(self) -> bool:
         with self._changed:
             return self._closed or time.monotonic() >= self._waited + IDLE
-
-    def _receive(self, summary: RunSummary) -> None:
-        with self._changed:
-            self._latest = summary
-            self._changed.notify_all()
