@@ -11,8 +11,14 @@ from typing import Any
 from tests.e2e.test_resume import answered, begin
 from tests.support.crashing import marking, waiting
 from tests.support.pilot import job, run, run_requests
+from tests.support.serving import served
 
 SAY = ("/bin/sh", "-c", 'printf "%s|" "$@" >> said', "-")
+
+
+def attempts(directory: Path) -> list[dict[str, str]]:
+    table = run("qcg-pm", "report", "--csv", "-", cwd=directory).stdout
+    return list(csv.DictReader(io.StringIO(table)))
 
 
 def test_each_row_of_a_csv_file_is_an_iteration(tmp_path: Path):
@@ -141,11 +147,10 @@ def test_parameters_command_and_files_are_known_after_the_file_was_edited_or_rem
     run_requests(tmp_path, [job("sweep", "echo", "${row.T}", iteration={"file": "params.csv"}, stdout="${row.T}.out")])
 
     def shown() -> tuple[str, list[str]]:
-        table = run("qcg-pm", "report", "--csv", "-", cwd=tmp_path).stdout
         info = run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout
         assert "    itval: T=300\n" in info
         assert run("qcg-pm", "logs", "sweep:1", cwd=tmp_path).stdout == "300\n"
-        return info, [row["parameters"] for row in csv.DictReader(io.StringIO(table))]
+        return info, [row["parameters"] for row in attempts(tmp_path)]
 
     before = shown()
     assert before[1] == ['{"T":"250"}', '{"T":"300"}']
@@ -167,3 +172,61 @@ def test_files_of_an_iteration_whose_row_is_lost_are_unknown_and_the_reason_is_s
     assert "x\n" in logs.stdout
     assert f"the name of the stdout of job 'sweep:1' is not known any more: {changed}" in logs.stderr
     assert f"    itval: unknown, {changed}" in run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout
+
+
+def fails_twice(directory: Path) -> None:
+    """Run a sweep of four iterations, of which 1 and 2 fail because of their rows."""
+    (directory / "params.csv").write_text("T\n250\n-3\n-350\n400\n")
+    sweep = job("sweep", "test", "${row.T}", "-gt", "0", iteration={"file": "params.csv"})
+    assert run_requests(directory, [sweep]).done.returncode == 1
+
+
+def test_only_what_failed_runs_again_with_corrected_rows(tmp_path: Path):
+    fails_twice(tmp_path)
+    (tmp_path / "params.csv").write_text("T\n250\n300\n350\n400\n")
+    resumed = ("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json")
+    again = run(*resumed, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "2 jobs and iterations run again" in again.stderr
+    shown = [(row["name"], row["attempt"], row["state"], row["parameters"]) for row in attempts(tmp_path)]
+    assert shown == [
+        ("sweep:0", "1", "SUCCEED", '{"T":"250"}'),
+        ("sweep:1", "1", "FAILED", ""),
+        ("sweep:1", "2", "SUCCEED", '{"T":"300"}'),
+        ("sweep:2", "1", "FAILED", ""),
+        ("sweep:2", "2", "SUCCEED", '{"T":"350"}'),
+        ("sweep:3", "1", "SUCCEED", '{"T":"400"}'),
+    ]
+
+
+def test_new_rows_of_iterations_that_do_not_run_again_are_refused(tmp_path: Path):
+    fails_twice(tmp_path)
+    before = attempts(tmp_path)
+    resumed = ("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json")
+    for rows in ("T\n250\n300\n350\n401\n", "p\n250\n-3\n-350\n400\n"):
+        (tmp_path / "params.csv").write_text(rows)
+        refused = run(*resumed, cwd=tmp_path)
+        assert refused.returncode == 2
+        position = 3 if "401" in rows else 0
+        assert refused.stderr == (
+            f"Error: --from: row {position} of {tmp_path}/params.csv has changed, and sweep:{position}, which is"
+            " SUCCEED with the old row, does not run again; change only rows of iterations that run again, or submit"
+            " the new rows as a new job\n"
+        )
+        assert attempts(tmp_path) == before
+
+
+def test_a_running_manager_refuses_new_rows_of_iterations_that_were_not_named(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T\n-1\n-2\n")
+    sweep = job("sweep", "test", "${row.T}", "-gt", "0", iteration={"file": "params.csv"})
+    with served(tmp_path, "--cores", "1") as service:
+        service.submit(sweep)
+        service.wait("sweep", "FAILED")
+        (tmp_path / "params.csv").write_text("T\n1\n2\n")
+        (tmp_path / "new.json").write_text(json.dumps([sweep]))
+        refused = run("qcg-pm", "rerun", "sweep:0", "--from", "new.json", cwd=tmp_path)
+        assert refused.returncode != 0
+        assert f"row 1 of {tmp_path}/params.csv has changed, and sweep:1, which is FAILED" in refused.stderr
+        (tmp_path / "params.csv").write_text("T\n1\n-2\n")
+        assert run("qcg-pm", "rerun", "sweep:0", "--from", "new.json", cwd=tmp_path).returncode == 0
+        service.wait("sweep:0", "SUCCEED")

@@ -337,6 +337,20 @@ def test_files_that_differ_only_in_the_names_keep_their_names(tmp_path: Path, fi
     assert [files.row(one, 0), files.row(other, 0)] == [{"T": "250"}, {"p": "250"}]
 
 
+def test_rows_that_differ_are_found_in_blocks(tmp_path: Path, files: RowFiles) -> None:
+    lines = [str(number) for number in range(3 * ROWS_PER_BLOCK + 5)]
+    write(tmp_path, "T\n" + "\n".join(lines) + "\n")
+    before = accepted(files)
+    assert list(files.differing(before, before)) == []
+    changed = [0, ROWS_PER_BLOCK - 1, 2 * ROWS_PER_BLOCK, len(lines) - 1]
+    for position in changed:
+        lines[position] += "x"
+    write(tmp_path, "T\r\n" + "\r\n".join(lines) + "\r\n")
+    assert list(files.differing(before, accepted(files))) == changed
+    write(tmp_path, "p\n" + "\n".join(lines) + "\n")
+    assert list(files.differing(before, accepted(files))) == list(range(len(lines)))
+
+
 def test_the_memory_for_a_file_does_not_grow_with_its_rows(tmp_path: Path, files: RowFiles) -> None:
     def peak(rows: int) -> int:
         path = write(tmp_path, "T,p\n" + "".join(f"{row},{row}\n" for row in range(rows)), f"{rows}.csv")

@@ -62,6 +62,8 @@ class RerunCandidate(Struct, frozen=True, gc=False):
     """By position, the last attempt number, and the number of attempts that were started."""
     replaced: bool = False
     """Whether the description is a new one."""
+    changed_rows: frozenset[int] = frozenset()
+    """Positions, without those that have succeeded, whose rows are others in the new description."""
 
 
 class Rerun(Struct, frozen=True, gc=False):

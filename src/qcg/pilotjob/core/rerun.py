@@ -81,6 +81,16 @@ def unsuccessful(job: Job) -> list[int]:
     return [position for position, state in enumerate(job.iterations.states) if state in UNSUCCESSFUL]
 
 
+def changed_row(job: Job, position: int, path: str) -> str:
+    """A sentence about an iteration that does not run again, but has another row in the new description of its job."""
+    assert job.iterations is not None
+    state = job.iterations.state(position).name
+    return (
+        f"row {position} of {path} has changed, and {job.name}:{position}, which is {state} with the old row, does not"
+        " run again; change only rows of iterations that run again, or submit the new rows as a new job"
+    )
+
+
 class _Choice:
     """Finds out what comes back."""
 
@@ -222,6 +232,12 @@ class _Choice:
             return [f"job {job.name!r} is {job.state.name}; its description can be replaced once it has ended"]
         if not one.positions:
             return [f"job {job.name!r} does not run again, so its description is not replaced"]
+        if (
+            (kept := one.candidate.changed_rows - one.positions)
+            and description.iteration
+            and description.iteration.rows
+        ):
+            return [changed_row(job, min(kept), description.iteration.rows.path)]
         if description.request.host and (refusal := why_no_host(self._core.pool, description)):
             return [f"job {job.name!r}: {refusal}"]
         if refused := refusals(self._core.pool, description.request):

@@ -71,6 +71,8 @@ class RowFile(Struct, frozen=True, omit_defaults=True, gc=False):
     """Time of the last change, in nanoseconds since the epoch."""
     content: str = ""
     """Digest of its content, which is also the name of its copy in the run directory; empty when no copy was kept."""
+    replaced: bool = False
+    """Whether earlier attempts of the job had other rows, which are not known any more."""
 
 
 RowSource = Callable[[RowFile, int], dict[str, Any]]

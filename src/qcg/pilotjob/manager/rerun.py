@@ -13,15 +13,19 @@ from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.rerun import UNSUCCESSFUL
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.row_changes import with_new_rows
+from qcg.pilotjob.rows.store import RowFiles
 
 
 def rerun_event(
     engine: Engine,
+    row_files: RowFiles,
     names: Iterable[str],
     states: Iterable[State],
     replacements: Mapping[str, JobDescription] = MappingProxyType({}),
 ) -> Rerun:
-    """The event that runs these jobs again; raises `SubmissionRejected` for a replacement without a job.
+    """The event that runs these jobs again; raises `SubmissionRejected` for a replacement without a job, and
+    for one with other rows for iterations that have succeeded.
 
     `names`: jobs and iterations; empty for all. `states`: empty for all states without success. `replacements`: new
     descriptions by name; those of jobs that have not ended without success are ignored, unless `names` has them.
@@ -38,9 +42,12 @@ def rerun_event(
         present = _states_of(job)
         if OMITTED in present or (present and name in named) or (not names and not wanted.isdisjoint(present)):
             replacement = replacements.get(name)
-            description = engine.descriptions.of(job) if replacement is None else replacement
+            description = engine.descriptions.of(job)
+            changed: frozenset[int] = frozenset()
+            if replacement is not None:
+                description, changed = with_new_rows(job, description, replacement, row_files)
             attempts = engine.journal.attempts_so_far(job.seq)
-            candidates[name] = RerunCandidate(description, attempts, replacement is not None)
+            candidates[name] = RerunCandidate(description, attempts, replacement is not None, changed)
     missing = [name for name in names if name in replacements and name not in candidates]
     if missing:
         raise SubmissionRejected(
@@ -52,9 +59,9 @@ def rerun_event(
     return Rerun(names, states, candidates)
 
 
-def rerun_in_states(engine: Engine, states: Sequence[State]) -> str:
+def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]) -> str:
     """Run everything again that is in one of these states. Returns a notice for the user."""
-    event = rerun_event(engine, [], states)
+    event = rerun_event(engine, row_files, [], states)
     data, _ = engine.carry_out(event)
     if data["rerun"]:
         return describe_rerun(data["rerun"])

@@ -1,11 +1,18 @@
-"""Notices about parameter files that have changed while a run had no manager."""
+"""Parameter files that have changed: while a run had no manager, or in the new description of a job."""
 
 from __future__ import annotations
 
 import os
 
+from msgspec.structs import replace
+
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.description.iteration import RowFile
+from qcg.pilotjob.core.errors import SubmissionRejected
+from qcg.pilotjob.core.job_states import SUCCEED
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.rerun import changed_row
+from qcg.pilotjob.description.iteration import RowError, RowFile
+from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.rows.store import RowFiles
 
@@ -38,3 +45,31 @@ def _notice(file: RowFile, row_files: RowFiles) -> str:
         if os.path.exists(file.path)
         else ""
     )
+
+
+def with_new_rows(
+    job: Job, before: JobDescription, after: JobDescription, row_files: RowFiles
+) -> tuple[JobDescription, frozenset[int]]:
+    """A new description that says whether it replaces rows, and the positions without success whose rows it replaces.
+
+    Raises `SubmissionRejected` when the row of an iteration that has succeeded is another one: the iteration would be
+    shown with parameters that it did not run with.
+    """
+    old, new = _rows_of(before), _rows_of(after)
+    if old is None or new is None or after.iteration is None or job.iterations is None or old.rows != new.rows:
+        return after, frozenset()
+    changed = set()
+    try:
+        for position in row_files.differing(old, new):
+            if job.iterations.states[position] == SUCCEED:
+                raise SubmissionRejected([changed_row(job, position, new.path)])
+            changed.add(position)
+    except RowError as error:
+        raise SubmissionRejected([f"job {job.name!r}: {error}"]) from None
+    if changed or old.replaced:
+        after = replace(after, iteration=replace(after.iteration, rows=replace(new, replaced=True)))
+    return after, frozenset(changed)
+
+
+def _rows_of(description: JobDescription) -> RowFile | None:
+    return None if description.iteration is None else description.iteration.rows

@@ -146,7 +146,9 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
         **_usage(record.usage, cpu_efficiency(record.usage, grant, seconds)),
         requested_memory=requested or None,
         message=record.message,
-        parameters="" if index is None or job.iteration is None else _parameters(job.iteration, index, rows),
+        parameters=""
+        if index is None
+        else _parameters(job.iteration, index, rows, is_past=isinstance(record, PastAttemptRecord)),
     )
 
 
@@ -175,8 +177,11 @@ def _usage(usage: Usage | None, efficiency: float | None) -> dict[str, Any]:
     }
 
 
-def _parameters(iteration: Iteration, index: int, rows: RowSource | None) -> str:
-    if not iteration.has_values:
+def _parameters(iteration: Iteration | None, index: int, rows: RowSource | None, *, is_past: bool) -> str:
+    """`is_past`: whether the iteration was started again later, maybe with another row."""
+    if iteration is None or not iteration.has_values:
+        return ""
+    if is_past and iteration.rows is not None and iteration.rows.replaced:
         return ""
     try:
         return msgspec.json.encode(iteration.value(index, rows)).decode()

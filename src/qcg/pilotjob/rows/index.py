@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from qcg.pilotjob.host.safe_open import open_own
@@ -81,11 +81,24 @@ class IndexReader:
     def place(self, position: int) -> RowPlace:
         """The place of a row; raises OSError when the index cannot be read."""
         block, inside = divmod(position, ROWS_PER_BLOCK)
+        self._select(block)
+        offsets, lengths, checksums = self._numbers
+        return RowPlace(offsets[inside], lengths[inside], checksums[inside])
+
+    def differing(self, other: IndexReader) -> Iterator[int]:
+        """Positions of rows whose content differs in the index of another file, with as many rows. Raises OSError."""
+        for block in range(-(-self._rows // ROWS_PER_BLOCK)):
+            self._select(block)
+            other._select(block)
+            (_, *mine), (_, *others) = self._numbers, other._numbers
+            if mine != others:
+                rows = enumerate(zip(*mine, *others, strict=True), block * ROWS_PER_BLOCK)
+                yield from [position for position, row in rows if row[:2] != row[2:]]
+
+    def _select(self, block: int) -> None:
         if block != self._block:
             self._numbers = self._read(block)
             self._block = block
-        offsets, lengths, checksums = self._numbers
-        return RowPlace(offsets[inside], lengths[inside], checksums[inside])
 
     def _read(self, block: int) -> tuple[array[int], array[int], array[int]]:
         rows = min(ROWS_PER_BLOCK, self._rows - block * ROWS_PER_BLOCK)

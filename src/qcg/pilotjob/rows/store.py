@@ -113,6 +113,16 @@ class RowFiles:
         """Whether rows are read from a copy in the run directory."""
         return bool(file.content) and os.path.exists(self._copy_of(file))
 
+    def differing(self, file: RowFile, other: RowFile) -> Iterator[int]:
+        """Positions of rows that are not the same in another file, with as many rows. Raises RowError."""
+        if file.columns != other.columns:
+            yield from range(file.rows)
+        elif file.digest != other.digest:
+            try:
+                yield from self._known_reader(file).differing(self._known_reader(other))
+            except OSError as error:
+                raise RowError(f"the index of {file.path} cannot be read: {error.strerror}") from None
+
     def _row(self, file: RowFile, path: str, position: int, place: RowPlace) -> dict[str, Any]:
         """A row from the copy of a file, or from the file itself."""
         version = _current_version(path)
@@ -168,13 +178,13 @@ class RowFiles:
         return window
 
     def _place(self, file: RowFile, position: int) -> RowPlace:
-        reader = self._readers.get(file.digest)
         try:
-            if reader is None:
-                reader = self._reader(file)
-            return reader.place(position)
+            return self._known_reader(file).place(position)
         except OSError as error:
             raise RowError(f"the index of {file.path} cannot be read: {error.strerror}") from None
+
+    def _known_reader(self, file: RowFile) -> IndexReader:
+        return self._readers.get(file.digest) or self._reader(file)
 
     def _reader(self, file: RowFile) -> IndexReader:
         """A checked index; one that is missing or damaged is written again from the file, if that is unchanged."""

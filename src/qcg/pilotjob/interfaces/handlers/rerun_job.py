@@ -26,5 +26,6 @@ async def rerun_job(manager: Manager, request: RerunJob) -> Answer:
     names = request.names
     if not names and not states:
         names = list(by_name)
-    data, remark = manager.engine.carry_out(rerun_event(manager.engine, names, states, by_name))
+    event = rerun_event(manager.engine, manager.row_files, names, states, by_name)
+    data, remark = manager.engine.carry_out(event)
     return ok(data, remark or None)
