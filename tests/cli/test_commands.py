@@ -15,6 +15,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.commands.wait import wait_for as wait_for_jobs
 from tests.support.pilot import WAIT, job, start, write_requests
+from tests.support.waiting import wait_for
 
 Pm = Callable[..., Result]
 Told = Callable[..., Any]
@@ -244,6 +245,20 @@ def test_info_shows_details_of_jobs(pm: Pm, pm_json: Told, wd: Path):
     assert info["runtime"]["exit_code"] == 1
     assert info["runtime"]["stdout"] == str(wd / "its.1.out")
     assert "there is no job 'x'" in pm("info", "x", code=1).stderr
+
+
+def test_failures_within_a_sweep_are_listed_while_it_runs(pm: Pm, pm_json: Told, gate: Any):
+    script = f"[ $1 = 0 ] || exit 7; {GATE}"
+    pm("submit", "--name", "its", "--iteration", "3", "--", "bash", "-c", script, "-", "${it}")
+    so_far = "2 of 3 iterations have failed so far"
+    wait_for(lambda: so_far in pm("jobs").stdout, what="two failures")
+    assert pm("jobs", "its").stdout.splitlines()[1].split(maxsplit=2) == ["its", "EXECUTING", so_far]
+    assert pm_json("info", "its")["its"]["messages"] == so_far
+    listed = [line.split(maxsplit=2) for line in pm("jobs", "its:*").stdout.splitlines()[1:]]
+    assert listed == [["its:0", "EXECUTING"], ["its:1", "FAILED", "exit code 7"], ["its:2", "FAILED", "exit code 7"]]
+    gate()
+    pm("wait", "its", code=1)
+    assert pm("jobs", "its").stdout.splitlines()[1].split(maxsplit=2)[2] == "2 of 3 iterations failed"
 
 
 def test_resources_are_counted(pm: Pm, pm_json: Told):

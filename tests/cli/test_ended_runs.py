@@ -102,7 +102,10 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
     state = f"No manager is running; this is the recorded state of {over}/.qcgpjm-service-over."
     assert done.stderr == f"{state} All jobs have ended.\n"
     told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
-    assert told == {name: {"state": "FAILED", "status": "FAILED"} for name in ("its:1", "its:2")}
+    assert [told[name].pop("messages") for name in ("its:1", "its:2")] == ["exit code 1", "exit code 2"]
+    assert told == {
+        f"its:{code}": {"state": "FAILED", "status": "FAILED", "message": f"exit code {code}"} for code in (1, 2)
+    }
 
 
 def test_info_on_an_ended_run_shows_details_of_its_jobs(over: Path):

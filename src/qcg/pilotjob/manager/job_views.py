@@ -66,6 +66,11 @@ class JobViews:
             return self._recorded(job, position, record, earlier)
         return self._without_attempt(job, position, state, earlier)
 
+    def failure_of(self, job: Job, position: int) -> str:
+        """Why an iteration has failed."""
+        record = next(self._journal.attempts_of(job.seq, [position]), None)
+        return job.message or self._job_record(job).message if record is None else record.message
+
     def iterations_of(self, job: Job, positions: range) -> Iterator[tuple[int, JobEnd]]:
         """The current records of these iterations, one after another."""
         assert job.iterations is not None
@@ -245,15 +250,20 @@ class JobViews:
 
 
 def message_of(job: Job, stored: str = "") -> str:
-    """The message of a job as a whole; `stored` is the one in the registry.
+    """The message of a job as a whole; `stored` is the one in the registry. It takes no look at single iterations.
 
     A job that failed because of some iterations has no message of its own: the stored one may be why other iterations
     were not started.
     """
     iterations = job.iterations
-    if iterations is None or job.state is not FAILED or (iterations.all_failed and (stored or job.message)):
+    if iterations is None:
         return stored or job.message
-    return f"{iterations.counts[FAILED]} of {len(iterations)} iterations failed"
+    failed = iterations.counts[FAILED]
+    if not job.state.is_final and failed:
+        return f"{failed} of {len(iterations)} iterations have failed so far"
+    if job.state is not FAILED or (iterations.all_failed and (stored or job.message)):
+        return stored or job.message
+    return f"{failed} of {len(iterations)} iterations failed"
 
 
 def _counts(iterations: Iterations) -> IterationCounts:

@@ -55,7 +55,9 @@ def _iterated_line(connection: sqlite3.Connection, record: JobRecord) -> JobLine
     if not state.is_final and not (counts.get("SCHEDULED") or counts.get("EXECUTING")):
         state = State.QUEUED
     message = record.message
-    if state is State.FAILED and counts.get("FAILED", 0) < record.iterations:
+    if not state.is_final and (failed := counts.get("FAILED")):
+        message = f"{failed} of {record.iterations} iterations have failed so far"
+    elif state is State.FAILED and counts.get("FAILED", 0) < record.iterations:
         message = f"{counts.get('FAILED', 0)} of {record.iterations} iterations failed"
     return JobLine(
         record.name,

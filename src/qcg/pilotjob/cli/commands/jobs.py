@@ -109,7 +109,7 @@ def _named(
             chosen[name] = known[name]
         elif answer[name]["status"] == 0:
             data = answer[name]["data"]
-            chosen[name] = {key: data[key] for key in ("status", "heldSince") if key in data}
+            chosen[name] = {key: data[key] for key in ("status", "heldSince", "messages") if key in data}
     if states:
         chosen = {name: job for name, job in chosen.items() if job["status"] in states}
     more = most is not None and len(chosen) > most
