@@ -86,6 +86,22 @@ def test_a_failing_job_appears_with_its_last_lines(browser: Any, tmp_path: Path)
         (tmp_path / "end").touch()
 
 
+def test_failed_attempts_that_were_repeated_are_told_and_red(browser: Any, tmp_path: Path):
+    again = waiting_job("again", "go", "[ ${attempt} = 3 ]", retry=2)
+    with (
+        running(tmp_path, again, waiting_job("other", "end")),
+        page_address(tmp_path) as address,
+        open_page(browser, address) as page,
+    ):
+        page.wait_for_selector("text=No job has failed.")
+        assert page.query_selector("rect.failures") is None
+        (tmp_path / "go").touch()
+        page.wait_for_selector(".failed-attempts:text-is('2 attempts have failed, with those that were repeated.')")
+        page.wait_for_selector("rect.failures")
+        assert "No job has failed." in text(page, "section[aria-label=Failures]")
+        (tmp_path / "end").touch()
+
+
 def test_output_follows_what_a_job_writes(browser: Any, tmp_path: Path):
     talking = waiting_job(
         "talk", "go", "echo second line", "while [ ! -e end ]; do sleep 0.02; done", stdout="talk.out"

@@ -34,7 +34,7 @@ export function overviewView() {
       refresh(parts.notices, notices(summary), showNotices);
       refresh(parts.progress, progressOf(summary), showProgress);
       refresh(parts.tiles, tilesOf(summary), showTiles);
-      refresh(parts.failed, [summary.failed, summary.units.FAILED ?? 0], showFailures);
+      refresh(parts.failed, [summary.failed, summary.units.FAILED ?? 0, sum(summary.history?.failures ?? [])], showFailures);
       refresh(parts.waiting, summary.waiting, showWaiting);
       refresh(parts.nodes, [summary.nodes, summary.more_nodes], showNodes);
       showHistory(summary, utilisation, throughput, utilisationText, throughputText);
@@ -191,7 +191,8 @@ function compact(number) {
   return String(+number.toFixed(1));
 }
 
-function showFailures([groups, total]) {
+// `attempts`: the number of failed attempts, also of those that were repeated.
+function showFailures([groups, total, attempts]) {
   const more = total - sum(groups.map((group) => group.count));
   return panel(
     "Failures",
@@ -209,6 +210,9 @@ function showFailures([groups, total]) {
       ),
     ),
     groups.length && more > 0 ? h("p.muted.small", {}, `${count(more)} more failed for other reasons.`) : null,
+    attempts > total
+      ? h("p.muted.small.failed-attempts", {}, `${plural(attempts, "attempt has", "attempts have")} failed, with those that were repeated.`)
+      : null,
   );
 }
 
