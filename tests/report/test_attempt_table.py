@@ -20,7 +20,11 @@ import pandas
 import pyarrow.parquet
 import pytest
 
+from qcg.pilotjob.core.attempt_events import FORGOTTEN, UNKNOWN
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.executors.ledger_reader import UNSURE
+from qcg.pilotjob.host.memory_limits import OUT_OF_MEMORY, at_limit
+from qcg.pilotjob.journal.end_causes import cause_of_end
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.report import AttemptRow, ReportError, attempts, attempts_frame
@@ -102,6 +106,45 @@ def test_an_attempt_that_ended_with_its_manager_has_not_failed(tmp_path: Path):
     with snapshot(next(tmp_path.glob(f"{PREFIX}*")) / FILE_NAME) as connection:
         columns = read_columns(connection)
     assert State.FAILED not in [State(state) for state in columns.states]
+
+
+def test_the_causes_of_attempts_that_are_run_again_by_hand_are_those_of_retries(tmp_path: Path):
+    eat = "import time; held = bytearray(300 << 20); time.sleep(60)"
+    jobs = [
+        job("exit", script="exit 4"),
+        job("signal", script="kill -SEGV $$"),
+        job("timeout", "sleep", "60", resources={"wt": "1s"}),
+        job("memory", sys.executable, "-c", eat, resources={"mem": "60MB"}),
+        job("unstartable", "/no/such/program"),
+    ]
+    first = write_requests(tmp_path / "r.json", jobs)
+    assert run("qcg-pm", "run", first, "--wd", tmp_path, "--cores", "4").returncode == 1
+    assert run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed").returncode == 1
+    repeated = {one.name: one.cause for one in attempts(tmp_path) if one.cause}
+    assert repeated == {name: name for name in ("exit", "signal", "timeout", "memory", "unstartable")}
+
+
+@pytest.mark.parametrize(
+    ("stored", "exit_code", "started", "message", "cause"),
+    [
+        ("exit", 1, 1.0, "It cannot be started: row 2 of rows.csv is missing.", "unstartable"),
+        ("exit", 1, 1.0, "there is no virtual environment at '/x' (no bin/activate in it)", "exit"),
+        ("exit", 137, 1.0, OUT_OF_MEMORY, "memory"),
+        ("failed", -9, 1.0, at_limit(1 << 20), "memory"),
+        ("failed", -15, 1.0, "Slurm ended the job at the time limit of the batch job (state TIMEOUT).", "timeout"),
+        ("failed", 0, 1.0, "out/*.dat could not be copied", "staging"),
+        ("failed", -1, 1.0, FORGOTTEN, "lost"),
+        ("failed", -1, 0.0, f"node lost; {UNKNOWN}", "lost"),
+        ("failed", -1, 0.0, UNSURE, "lost"),
+        ("failed", -2, 1.0, "it ended", "failed"),
+        ("cancel", -15, 1.0, "exit code 3", "cancel"),
+        ("timeout", 3, 1.0, "exit code 3", "timeout"),
+    ],
+)
+def test_a_cause_that_was_not_stored_follows_from_the_message(
+    stored: str, exit_code: int, started: float, message: str, cause: str
+):
+    assert cause_of_end(stored, exit_code, started, message) == cause
 
 
 def test_parameters_from_files_are_in_the_table(tmp_path: Path):

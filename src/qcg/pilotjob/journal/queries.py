@@ -9,6 +9,7 @@ from typing import Any
 from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal.encoding import decode_ends, decode_grant
+from qcg.pilotjob.journal.end_causes import cause_of_end
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
 from qcg.pilotjob.journal.records import CAUSES_WITHOUT_FAILURE, AttemptRecord, JobEnded, JobRecord, PastAttemptRecord
 from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, USAGE, place, seq_and_position
@@ -139,7 +140,7 @@ def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
     return PastAttemptRecord(
         *seq_and_position(number),
         attempt,
-        cause,
+        cause_of_end(cause, exit_code, started, message),
         bool(counted),
         next_at or None,
         scheduled or None,

@@ -34,7 +34,7 @@ class AttemptRow(Struct, frozen=True, gc=False):
     state: str
     """An attempt that was repeated is FAILED, or CANCELED when its job was cancelled or its manager ended."""
     cause: str
-    """Why it was repeated, as in `retry.on`; empty for the last attempt."""
+    """Why it was repeated: a cause of `retry.on`, or `cancel`, `closed`, `failed`; empty for the last attempt."""
     submitted: float
     scheduled: float | None
     started: float | None
