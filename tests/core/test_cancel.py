@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qcg.pilotjob.core.cancel import indices_in_words
 from qcg.pilotjob.core.effects import Reply
+from qcg.pilotjob.description.iteration import IndexList, Indices
 from tests.core.core_driver import CoreDriver, job, machine
 
 
@@ -111,11 +113,11 @@ def test_each_name_that_cannot_be_canceled_gets_an_error() -> None:
             "zz": "there is no job 'zz'",
             "a": "job 'a' is already SUCCEED",
             "it:1": "job 'it:1' is already SUCCEED",
-            "it:7": "job 'it' has no iteration '7'",
-            "it:--3": "job 'it' has no iteration '--3'",
-            "it:x": "job 'it' has no iteration 'x'",
-            "it:": "job 'it' has no iteration ''",
-            f"it:{'9' * 5000}": f"job 'it' has no iteration '{'9' * 5000}'",
+            "it:7": "job 'it' has no iteration '7'; there are 0, 1",
+            "it:--3": "job 'it' has no iteration '--3'; there are 0, 1",
+            "it:x": "job 'it' has no iteration 'x'; there are 0, 1",
+            "it:": "job 'it' has no iteration ''; there are 0, 1",
+            f"it:{'9' * 5000}": f"job 'it' has no iteration '{'9' * 5000}'; there are 0, 1",
             "b:0": "job 'b' has no iterations",
             "zz:1": "there is no job 'zz'",
         },
@@ -204,3 +206,18 @@ def test_iterations_are_removed_with_their_job_and_its_counts() -> None:
     driver.cancel("it")
     driver.remove("it")
     assert sum(driver.core.state.iteration_counts) == sum(driver.core.state.job_counts) == 0
+
+
+@pytest.mark.parametrize(
+    ("indices", "known"),
+    [
+        (range(1), "there is 0"),
+        (range(4, 7), "there are 4, 5, 6"),
+        (range(100), "there are 0 to 99"),
+        (range(0, 100, 10), "there are 0 to 90 in steps of 10"),
+        (IndexList((31, 7, 133)), "there are 31, 7, 133"),
+        (IndexList((9, 7, 5, 4, 1, 20)), "there are 6, between 1 and 20"),
+    ],
+)
+def test_a_message_about_a_missing_iteration_says_which_there_are(indices: Indices, known: str) -> None:
+    assert indices_in_words(indices) == known

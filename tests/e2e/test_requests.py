@@ -122,7 +122,7 @@ def test_iterations_have_states_messages_and_children(tmp_path: Path):
         states = await service.data("jobStatus", **names("it", "it:1", "it:2", "it:5", "it:x", "no"))
         found = {name: entry.get("data", {}).get("status") for name, entry in states["jobs"].items()}
         assert found == {"it": "FAILED", "it:1": "SUCCEED", "it:2": "FAILED", "it:5": None, "it:x": None, "no": None}
-        assert states["jobs"]["it:5"] == {"status": 1, "message": "job 'it' has no iteration '5'"}
+        assert states["jobs"]["it:5"] == {"status": 1, "message": "job 'it' has no iteration '5'; there are 1, 2, 3, 4"}
         assert states["jobs"]["no"] == {"status": 1, "message": "there is no job 'no'"}
 
     assert talk(tmp_path, walk).exit_code == 1
@@ -143,7 +143,7 @@ def test_cancel_ends_queued_and_running_jobs_and_single_iterations(tmp_path: Pat
         await service.data("submit", jobs=jobs)
         await service.until("old", "EXECUTING")
         canceled = await service.data("cancelJob", jobNames=["waits", "it:1", "no", "it:7"])
-        errors = {"no": "there is no job 'no'", "it:7": "job 'it' has no iteration '7'"}
+        errors = {"no": "there is no job 'no'", "it:7": "job 'it' has no iteration '7'; there are 0, 1, 2"}
         assert canceled == {"canceled": 2, "errors": errors}
         states = {name: entry["status"] for name, entry in (await service.data("listJobs"))["jobs"].items()}
         assert states["waits"] == "CANCELED"

@@ -75,7 +75,7 @@ def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluste
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
     first.job.cancel()
     first.job.wait_for_state(60)
-    wait_for(lambda: "the run has ended:" in first.log)
+    wait_for(lambda: "the manager has ended:" in first.log)
     assert "the allocation ends (SIGTERM)" in first.log
     assert "FAILED" not in first.log
     (first.wd / "go").touch()
@@ -90,7 +90,7 @@ def test_multinode_jobs_continue_in_the_next_allocation(cluster: Cluster):
     wait_for(lambda: len(list(first.wd.glob("up.*"))) == 16, what=f"16 ranks:\n{first.log}")
     first.job.cancel()
     first.job.wait_for_state(60)
-    wait_for(lambda: "the run has ended:" in first.log)
+    wait_for(lambda: "the manager has ended:" in first.log)
     assert "FAILED" not in first.log
     (first.wd / "go").touch()
     second = resume(first, nodes=3)

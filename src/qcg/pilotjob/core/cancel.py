@@ -9,7 +9,11 @@ from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_fin
 from qcg.pilotjob.core.job_states import CANCELED
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
+from qcg.pilotjob.description.iteration import IndexList, Indices
 from qcg.pilotjob.host.records import EndReason
+
+MOST_LISTED = 5
+"""Indices of iterations that a message lists; of more it names the first and the last."""
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
@@ -117,8 +121,18 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
         return f"job {wanted!r} has no iterations"
     position = job.iterations.position_of(suffix)
     if position is None:
-        return f"job {wanted!r} has no iteration {suffix!r}"
+        return f"job {wanted!r} has no iteration {suffix!r}; {indices_in_words(job.iterations.indices)}"
     return job, position
+
+
+def indices_in_words(indices: Indices) -> str:
+    """Which iterations a job has, for a message about one that it does not have."""
+    if len(indices) <= MOST_LISTED:
+        return f"there {'is' if len(indices) == 1 else 'are'} {', '.join(map(str, indices))}"
+    if isinstance(indices, IndexList):
+        return f"there are {len(indices)}, between {indices.start} and {indices.stop - 1}"
+    step = "" if indices.step == 1 else f" in steps of {indices.step}"
+    return f"there are {indices[0]} to {indices[-1]}{step}"
 
 
 def _kill_attempts(core: CoreState, job: Job) -> None:

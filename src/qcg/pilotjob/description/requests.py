@@ -340,6 +340,8 @@ def decode_request_file(raw: bytes) -> list[Raw]:
         sentence = "a request file must hold one request, or an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         sentence = f"the request file {InvalidJson.because(error)}{_line_and_column(text, error)}"
+        if not text.lstrip().startswith((b"[", b"{")):
+            sentence += "; a request file is a JSON array of jobs or requests, see: qcg-pm schema"
     raise RequestError([Problem("", sentence)])
 
 

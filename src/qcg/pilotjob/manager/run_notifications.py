@@ -114,7 +114,6 @@ class RunNotifications(RunObserver):
 
 
 def _end_of(result: RunResult) -> Notification:
-    summary = ", ".join(f"{number} {name}" for name, number in _by_name(result.counts).items())
     last_line = result.last_line()
     details = {
         "cause": result.end.cause.name.lower(),
@@ -123,7 +122,7 @@ def _end_of(result: RunResult) -> Notification:
         "jobs": _by_name(result.counts),
         "jobs_left": result.jobs_left,
     }
-    sentence = f"the run has ended: {summary or 'no jobs'}" + (f". {last_line}" if last_line else "")
+    sentence = result.headline() + (f". {last_line}" if last_line else "")
     return Notification("end", printable(sentence), details)
 
 

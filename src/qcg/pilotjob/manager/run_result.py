@@ -105,10 +105,15 @@ class RunResult(msgspec.Struct, kw_only=True):
             return f"{sentence} Go on with: {go_on}" + ("" if self.serves else " (--rerun failed repeats what failed)")
         return sentence if followed else f"{sentence} Go on with: {go_on}"
 
+    def headline(self) -> str:
+        """What has ended, with the numbers of jobs by state. A run that has jobs left goes on with another manager."""
+        summary = ", ".join(f"{self.counts[state]} {state.name}" for state in State if self.counts[state])
+        what = "manager" if self.jobs_left or self.requests_left else "run"
+        return f"the {what} has ended: {summary or 'no jobs'}"
+
     def log(self) -> None:
         """Write the last lines of service.log."""
-        summary = ", ".join(f"{self.counts[state]} {state.name}" for state in State if self.counts[state])
-        log.info("the run has ended: %s", summary or "no jobs")
+        log.info("%s", self.headline())
         if last_line := self.last_line():
             log.warning("%s", last_line)
 
