@@ -53,6 +53,8 @@ def test_a_cancelled_job_that_ignores_sigterm_executes_until_it_is_killed(tmp_pa
     with local(tmp_path) as manager:
         manager.submit(Jobs().add(name="deaf", script="trap '' TERM; touch up; while :; do sleep 0.1; done"))
         wait_for((tmp_path / "up").exists, what="the job")
+        # The job may be up before the manager has the record of its start.
+        wait_for(lambda: manager.info_parsed("deaf")["deaf"].status == "EXECUTING", what="the record of the start")
         manager.cancel(manager.list())
         assert manager.info_parsed("deaf")["deaf"].status == "EXECUTING"
         assert manager.wait4("deaf", 60) == {"deaf": "CANCELED"}

@@ -18,8 +18,10 @@ def flag(wd: Path) -> bool:
 
 
 def test_the_first_failure_ends_the_run_once_running_jobs_have_ended(tmp_path: Path):
-    running = job("running", script="until [ -e failed ]; do sleep 0.02; done; sleep 0.3; echo done > running.out")
-    failing = job("failing", script="until [ -e ready ]; do sleep 0.02; done; touch failed; exit 3")
+    running = job(
+        "running", script="touch started; until [ -e failed ]; do sleep 0.02; done; sleep 0.3; echo done > running.out"
+    )
+    failing = job("failing", script="until [ -e ready ] && [ -e started ]; do sleep 0.02; done; touch failed; exit 3")
     waiting = [job(name, "touch", f"{name}.ran") for name in ("w1", "w2")]
     first = job("first", "touch", "ready")
     requests = write_requests(tmp_path / "r.json", [first, failing, running, *waiting])
@@ -48,8 +50,9 @@ def test_short_jobs_that_were_sent_ahead_are_taken_back_and_none_is_lost(tmp_pat
     requests = write_requests(tmp_path / "r.json", [sweep])
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "2", "--stop-after", "1")
     assert done.returncode == 4, done.stderr
-    ran = len(list(tmp_path.glob("ran-*")))
-    assert 300 < ran < 3000
+    # Cores may be a few jobs ahead of each other.
+    assert (tmp_path / "ran-300").exists()
+    assert len(list(tmp_path.glob("ran-*"))) < 3000
     again = run("qcg-pm", "run", "--resume", tmp_path, "--stop-after", "0")
     assert again.returncode == 1
     lines = {path.name: path.read_text() for path in tmp_path.glob("ran-*")}
