@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dashboard import Dashboard, Events, copies_in
-from tests.support.pilot import job
+from tests.support.pilot import job, run_requests
 from tests.support.serving import Served
 from tests.support.waiting import wait_for
 
@@ -197,3 +198,14 @@ def test_it_leaves_nothing_behind(served: Served, tmp_path: Path, monkeypatch: p
         assert "Traceback" not in done.stderr
     assert not path.exists()
     assert copies_in(temporary) == []
+
+
+def test_a_signal_that_reaches_another_thread_than_the_main_one_ends_it(tmp_path: Path):
+    """The system chooses the thread that gets a signal."""
+    run_requests(tmp_path, [job("one", "true")])
+    with Dashboard(tmp_path) as dashboard:
+        pid = dashboard.process.pid
+        others = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir() if thread.name != str(pid)]
+        assert ctypes.CDLL(None).tgkill(pid, others[0], signal.SIGTERM) == 0
+        assert dashboard.process.wait(30) == 0
+        dashboard.process.communicate()

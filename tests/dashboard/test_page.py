@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.report.state_colours import STATE_COLOURS
 from tests.support.browser import open_page, show
 from tests.support.pilot import job, run_requests
+from tests.support.recorded_chain import record_chain
 from tests.support.waiting import wait_for
 from tests.support.watched_run import page_address, running, waiting_job
 
@@ -96,7 +98,8 @@ def test_failed_attempts_that_were_repeated_are_told_and_red(browser: Any, tmp_p
         page.wait_for_selector("text=No job has failed.")
         assert page.query_selector("rect.failures") is None
         (tmp_path / "go").touch()
-        page.wait_for_selector(".failed-attempts:text-is('2 attempts have failed, with those that were repeated.')")
+        failed = "2 attempts have failed, including those whose job was started again."
+        page.wait_for_selector(f".failed-attempts:text-is('{failed}')")
         page.wait_for_selector("rect.failures")
         assert "No job has failed." in text(page, "section[aria-label=Failures]")
         (tmp_path / "end").touch()
@@ -149,6 +152,38 @@ def test_the_timeline_is_drawn_in_the_colours_of_states(browser: Any, ended_addr
             }"""
         )
     assert colours["green"] > colours["red"] > 50
+
+
+def test_bars_of_the_timeline_are_explained_and_failed_ones_are_slanted(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "timeline") as page:
+        page.wait_for_selector("details summary")
+        keys = page.locator(".legend[aria-label='Colours of attempts'] li")
+        assert keys.all_inner_texts() == ["SUCCEED", "FAILED"]
+        kinds = [one.evaluate("key => getComputedStyle(key.firstChild).backgroundImage") for one in keys.all()]
+        assert [kind.partition("(")[0] for kind in kinds] == ["none", "repeating-linear-gradient"]
+        shades = page.evaluate(
+            """async () => {
+                const { drawTimeline, readColours, AXIS, gutterOf } =
+                    await import(new URL("assets/timeline_drawing.js", document.baseURI));
+                const shades = (state, left, width) => {
+                    const canvas = document.createElement("canvas");
+                    const attempts = [{ name: "", state, start: 5, end: 10, attempt: 1 }];
+                    const row = { lane: 0, node: "n", core: 0, attempts };
+                    const place = { first: 0, last: 10, width: 600, height: 60, rowHeight: 24, scroll: 0 };
+                    drawTimeline(canvas, { ...place, rows: [row], now: null }, readColours());
+                    const { data } = canvas.getContext("2d").getImageData(left, AXIS + 2, width, 16);
+                    const pixels = new Uint32Array(data.buffer);
+                    return new Set(pixels).size;
+                };
+                const begin = Math.round((gutterOf(600) + 600) / 2);
+                const inside = (state) => shades(state, begin + 10, 200);
+                const before = shades("FAILED", begin - 22, 20);
+                return { SUCCEED: inside("SUCCEED"), FAILED: inside("FAILED"), before };
+            }"""
+        )
+    assert shades["SUCCEED"] == 1
+    assert shades["FAILED"] > 1
+    assert shades["before"] == 1, "slanted lines stay inside their bar"
 
 
 def test_cancel_works_with_control(browser: Any, tmp_path: Path):
@@ -272,6 +307,8 @@ def test_dependencies_are_drawn_around_a_job(browser: Any, ended_address: str):
         nodes = page.locator(".dependency-graph .node")
         states = {node.get_attribute("aria-label") for node in nodes.all()}
         assert states == {"prepare, SUCCEED", "solve, FAILED", "publish, OMITTED"}
+        symbols = {node.text_content() for node in page.locator(".dependency-graph .symbol").all()}
+        assert symbols == {STATE_COLOURS[state].symbol for state in ("SUCCEED", "FAILED", "OMITTED")}
         page.locator(".dependency-graph .node", has_text="publish").click()
         page.wait_for_selector("h2:text-is('publish')")
 
@@ -284,6 +321,20 @@ def test_the_analysis_answers_where_the_time_went(browser: Any, ended_address: s
         assert page.locator(".heat i").count() == 4
         page.locator("section[aria-label='Slowest launches'] tbody a").first.click()
         page.wait_for_selector("main[data-view=job] h2")
+
+
+def test_allocations_are_listed_in_order_with_the_nodes_of_the_last(browser: Any, tmp_path: Path):
+    run_requests(tmp_path, [job("one", "true")], options=("--nodes", "2x4"))
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+    record_chain(run_dir, "4711", "<b>4712", "4713")
+    with page_address(tmp_path) as address, open_page(browser, address, "allocations") as page:
+        page.wait_for_selector("tbody tr:nth-child(3)")
+        rows = [[cell.inner_text() for cell in row.locator("td").all()] for row in page.locator("tbody tr").all()]
+    assert rows == [
+        ["4711", "slurm", "–", "–", ""],
+        ["<b>4712", "slurm", "–", "–", ""],
+        ["4713", "slurm", "2", "8", "used last"],
+    ]
 
 
 def test_without_events_the_page_asks(browser: Any, tmp_path: Path):
@@ -308,6 +359,8 @@ def test_the_page_says_when_the_dashboard_is_gone(browser: Any, ended: Path):
         page = context.__enter__()
     page.expected = ["console: Failed to load", "ERR_"]
     page.wait_for_selector("#live-mark[data-state=reconnecting]")
+    page.wait_for_selector("#connection-note:has-text('Is qcg-pm dashboard still running?')")
+    assert text(page, "#connection-note").endswith("The page shows what it knew last.")
     context.__exit__(None, None, None)
 
 
@@ -324,6 +377,56 @@ def test_no_view_is_wider_than_a_phone(browser: Any, ended_address: str, view: s
     with open_page(browser, ended_address, view, viewport={"width": 360, "height": 740}) as page:
         page.wait_for_selector("main .panel")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.fixture(scope="module")
+def long_names_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    wd = tmp_path_factory.mktemp("long")
+    name = "study_" + "x" * 180
+    printing = job(name, "sh", "-c", f"echo {'word ' * 100} >&2; exit 3", stderr="e")
+    run_requests(wd, [printing, job("next", "true", after=[name])])
+    with page_address(wd) as address:
+        yield address
+
+
+@pytest.mark.parametrize("view", ["overview", "timeline", "jobs", f"job/study_{'x' * 180}", "analysis"])
+def test_long_names_stay_inside_of_a_phone(browser: Any, long_names_address: str, view: str):
+    with open_page(browser, long_names_address, view, viewport={"width": 360, "height": 740}) as page:
+        page.wait_for_selector("main .panel")
+        page.wait_for_selector("tbody tr, .group, .output, details")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_large_run_that_is_being_read_says_so(browser: Any, ended_address: str):
+    """Its first summary has numbers, and neither reasons nor a history."""
+    with open_page(browser, ended_address) as page:
+        page.expected = ["ERR_FAILED", "console: Failed to load"]
+        first = page.evaluate("fetch('api/summary').then((answer) => answer.json())")
+        first |= {"ended": None, "history": None, "failed": [], "rates": None}
+        page.route("**/api/events", lambda route: route.abort())
+        page.route("**/api/poll*", lambda route: route.abort())
+        page.route("**/api/summary", lambda route: route.fulfill(json=first))
+        page.reload()
+        page.wait_for_selector("section[aria-label=Failures] .empty:text-is('The registry is being read …')")
+        assert text(page, ".hero-side") == "Every job is final."
+        assert "The registry is being read …" in text(page, "section[aria-label=Utilisation]")
+        assert text(page, ".tile:has-text('Elapsed') .tile-value") == "–"
+
+
+def test_labels_of_a_time_axis_do_not_overlap(browser: Any, ended_address: str):
+    with open_page(browser, ended_address) as page:
+        numbers = page.evaluate(
+            """async () => {
+                const { timeTicks } = await import(new URL("assets/format.js", document.baseURI));
+                return [1, 60, 3600, 86400, 3e6, 9e7].map((length) => timeTicks(1.7e9, 1.7e9 + length, 9).length);
+            }"""
+        )
+    assert all(1 <= number <= 10 for number in numbers), numbers
+
+
+def test_a_timeline_without_attempts_says_so(browser: Any, ended_address: str):
+    with open_page(browser, ended_address, "timeline?first=1000&last=1001") as page:
+        page.wait_for_selector("[role=status]:has-text('Nothing ran at this time.')")
 
 
 def test_colours_follow_the_system_or_the_button(browser: Any, ended_address: str):

@@ -47,6 +47,12 @@ def test_states_have_their_colours():
         assert (COLOURS["light"][state.lower()], COLOURS["dark"][state.lower()]) == (colour.light, colour.dark)
 
 
+def test_states_have_the_symbols_of_the_terminal_view():
+    text = load_page()["format.js"].content.decode()
+    symbols = dict(re.findall(r'([A-Z]+): "(.)"', text.partition("SYMBOLS = {")[2].partition("}")[0]))
+    assert symbols == {state: colour.symbol for state, colour in STATE_COLOURS.items()}
+
+
 @pytest.mark.parametrize("theme", COLOURS)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("background", BACKGROUNDS)

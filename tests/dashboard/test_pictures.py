@@ -10,10 +10,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from qcg.pilotjob.report.summary_html import summary_html
 from tests.support.browser import open_page, show
 from tests.support.pilot import job
 from tests.support.project import ROOT
+from tests.support.recorded_chain import record_chain
+from tests.support.sample_run import sample_run
 from tests.support.watched_run import page_address, running
 
 pytestmark = [
@@ -67,7 +71,9 @@ def take(tmp_path: Path) -> Iterator[Callable[..., None]]:
     taken: list[Path] = []
 
     def picture(page: Any, name: str, height: int = 0) -> None:
-        file = (ROOT / "docs/images" if FOR_DOCUMENTS else tmp_path) / f"dashboard-{name}.png"
+        file = (
+            ROOT / "docs/images" if FOR_DOCUMENTS else tmp_path
+        ) / f"{name if name == 'notebook' else f'dashboard-{name}'}.png"
         width = page.viewport_size["width"]
         page.set_viewport_size({"width": width, "height": height or page.evaluate("document.body.scrollHeight")})
         page.mouse.move(0, 0)
@@ -129,8 +135,28 @@ def test_pictures_of_a_campaign(browser: Any, wd: Path, take: Callable[..., None
             page.evaluate("document.activeElement.blur()")
             page.evaluate("scrollTo(0, 0)")
             take(page, "timeline-dark", 740)
+        (run_dir,) = wd.glob(".qcgpjm-service-*")
+        record_chain(run_dir, "181204", "181377", "181502")
+        with open_page(browser, address, "allocations", viewport=desk) as page:
+            page.wait_for_selector("tbody tr:nth-child(3)")
+            take(page, "allocations", 330)
         for name in ("overview", "jobs"):
             with open_page(browser, address, name, viewport=phone, device_scale_factor=2) as page:
                 page.wait_for_selector("main .panel")
                 page.wait_for_selector("tbody tr, .graph svg")
                 take(page, f"phone-{name}", 740)
+
+
+def test_picture_of_a_manager_in_a_notebook(browser: Any, take: Callable[..., None]):
+    """What a notebook gets from a manager, below the cell that shows it."""
+    summary = sample_run().summary()
+    summary = replace(summary, jobs=summary.units)
+    style = "body { font: 14px Inter, system-ui; margin: 1rem } th, td { padding: 0.1rem 0.8rem; font-size: 12px }"
+    cell = "<pre style='background: #f5f5f5; border: 1px solid #e0e0e0; padding: 0.4rem'>manager</pre>"
+    page = browser.new_page(viewport={"width": 640, "height": 300}, device_scale_factor=2)
+    try:
+        page.set_content(f"<style>{style}</style>{cell}{summary_html(summary)}")
+        page.wait_for_selector("table tr:nth-child(3)")
+        take(page, "notebook")
+    finally:
+        page.close()

@@ -107,7 +107,12 @@ class Dashboard:
     def end(self, number: int = signal.SIGTERM) -> subprocess.CompletedProcess[str]:
         """End it, and return what it printed since."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=PATIENCE)
+        try:
+            out, err = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # it tells its stack
+            _, err = self.process.communicate()
+            raise AssertionError(f"the dashboard did not end: {err}") from None
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
 
     def __enter__(self) -> Dashboard:

@@ -4,7 +4,7 @@ import { h, refresh } from "./dom.js";
 import { count } from "./format.js";
 import { panel } from "./overview.js";
 
-const HEAD = ["Allocation", "Batch system", "Nodes", "Cores", ""];
+const HEAD = ["Allocation", "Batch system", "Nodes", "Cores", "Use"];
 const OFTEN = 10000;
 
 class Allocations {

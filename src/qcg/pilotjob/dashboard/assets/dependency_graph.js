@@ -1,5 +1,6 @@
 // The jobs around a job and what they wait for, as a drawing: jobs on the left start first.
 import { svg } from "./dom.js";
+import { SYMBOLS } from "./format.js";
 import { printable } from "./printable.js";
 
 const WIDTH = 168;
@@ -122,7 +123,7 @@ function drawNode({ name, state }, { x, y }, isCenter, addressOf) {
   const link = svg(isCenter ? "a.node.center" : "a.node", { href: addressOf(name), "data-state": state, "aria-label": `${name}, ${state}` });
   link.append(svg("title", {}, `${name}: ${state}`));
   link.append(svg("rect", { x, y, width: WIDTH, height: HEIGHT, rx: 7 }));
-  link.append(svg("circle", { cx: x + 15, cy: y + HEIGHT / 2, r: 4.5 }));
+  link.append(svg("text.symbol", { x: x + 15, y: y + HEIGHT / 2 + 4.5, "text-anchor": "middle", "aria-hidden": "true" }, SYMBOLS[state] ?? "?"));
   const shown = printable(name);
   link.append(svg("text", { x: x + 27, y: y + HEIGHT / 2 + 4.5 }, shown.length > 19 ? shown.slice(0, 18) + "…" : shown));
   return link;

@@ -1,6 +1,8 @@
 // Numbers, times and sizes as people read them.
 
 export const STATES = ["SUCCEED", "FAILED", "CANCELED", "OMITTED", "EXECUTING", "SCHEDULED", "QUEUED"];
+// The symbols of the terminal view, as in report/state_colours.py: tests compare the two.
+export const SYMBOLS = { QUEUED: "·", SCHEDULED: "◦", EXECUTING: "▸", SUCCEED: "✓", FAILED: "✗", CANCELED: "⊘", OMITTED: "–" };
 export const FINAL = new Set(["SUCCEED", "FAILED", "CANCELED", "OMITTED"]);
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -75,7 +77,7 @@ function day(date) {
 }
 
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
-  3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
+  3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
 
 // Round times inside a window, at most `most` of them, with labels.
 export function timeTicks(first, last, most) {

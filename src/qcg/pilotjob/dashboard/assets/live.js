@@ -1,9 +1,12 @@
 // Keeps the summary current: server-sent events, long polling where a proxy swallows them, and a mark that says so.
 import { run } from "./data.js";
+import { FINAL } from "./format.js";
+import { printable } from "./printable.js";
 
 const SILENCE = 15000;
 const RETRY = 2000;
 const MOST_RETRY = 15000;
+const PATIENCE = 3000;
 
 export const live = { summary: null, control: false, state: "connecting" };
 const listeners = new Set();
@@ -44,7 +47,8 @@ function receive(summary) {
 
 function stateOf(summary) {
   if (summary.alive) return run.live ? ["live", "live"] : ["ended", "while it ran"];
-  return summary.ended !== null ? ["ended", "run has ended"] : ["stopped", "no manager"];
+  const final = Object.keys(summary.units).length > 0 && Object.keys(summary.units).every((state) => FINAL.has(state));
+  return summary.ended !== null || final ? ["ended", "run has ended"] : ["stopped", "no manager"];
 }
 
 const EXPLANATIONS = {
@@ -55,12 +59,32 @@ const EXPLANATIONS = {
 
 function mark(state, text) {
   live.state = state;
+  explain(state === "reconnecting" ? text : "");
   const element = document.getElementById("live-mark");
   const shown = state === "reconnecting" ? "reconnecting" : text;
   if (element.dataset.state === state && element.textContent === shown) return;
   element.dataset.state = state;
   element.textContent = shown;
   element.title = state === "reconnecting" ? text : (EXPLANATIONS[state] ?? "");
+}
+
+// Why there are no news, once that lasts: a connection that breaks for a moment is not worth a sentence.
+let explaining = null;
+let explanation = "";
+
+function explain(reason) {
+  const note = document.getElementById("connection-note");
+  explanation = reason && live.summary ? `${reason} The page shows what it knew last.` : reason;
+  if (!reason) {
+    clearTimeout(explaining);
+    explaining = null;
+    note.hidden = true;
+  } else if (note.hidden) {
+    explaining ??= setTimeout(() => {
+      note.textContent = printable(explanation);
+      note.hidden = false;
+    }, PATIENCE);
+  } else if (note.textContent !== printable(explanation)) note.textContent = printable(explanation);
 }
 
 let failures = 0;

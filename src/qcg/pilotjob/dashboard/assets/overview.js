@@ -5,6 +5,13 @@ import { FINAL, byState, clock, count, duration, percent, plural, rate, sum } fr
 import { live } from "./live.js";
 import { nodeStrip } from "./nodes.js";
 
+// Of a large run without a manager the numbers come first.
+const READING = "The registry is being read …";
+
+function isReading({ alive, history, units }) {
+  return !alive && !history && Object.keys(units).some((state) => FINAL.has(state) && state !== "OMITTED" && state !== "CANCELED");
+}
+
 export const jobAddress = (name) => `#/job/${encodeURIComponent(name)}`;
 
 export function overviewView() {
@@ -107,6 +114,7 @@ function endOf({ total, done, estimate, alive, ended, started, at }) {
     return [h("p.hero-word", {}, `took ${duration(ended - started)}`), h("p.muted.small", {}, `ended at ${clock(ended, Date.now() / 1000)}`)];
   }
   if (!total) return h("p.muted", {}, "No job was submitted yet.");
+  if (!alive && done === total) return h("p.muted", {}, "Every job is final.");
   if (!alive) return h("p.muted", {}, `${plural(total - done, "job is", "jobs are")} not final, and no manager runs.`);
   return h("p.muted", {}, "The end is not known yet.");
 }
@@ -129,8 +137,9 @@ function tilesOf(summary) {
   const rates = summary.rates;
   if (summary.alive) tiles.push(["Ends", rates ? rate(rates.ends) : "–", rates ? `started ${rate(rates.starts)}` : "nothing yet"]);
   else tiles.push(["Mean rate", meanRate(summary), "ends over the whole run"]);
-  tiles.push(["Utilisation", percent(utilisationOf(summary.history)), "of all cores, so far"]);
-  tiles.push(["Elapsed", summary.started === null ? "–" : elapsed(end - summary.started), summary.started === null ? "" : `since ${clock(summary.started, end)}`]);
+  tiles.push(["Utilisation", percent(utilisationOf(summary.history)), summary.alive ? "of all cores, so far" : "of all cores"]);
+  if (isReading(summary)) tiles.push(["Elapsed", "–", ""]);
+  else tiles.push(["Elapsed", summary.started === null ? "–" : elapsed(end - summary.started), summary.started === null ? "" : `since ${clock(summary.started, end)}`]);
   return tiles;
 }
 
@@ -163,7 +172,7 @@ function legend() {
 function showHistory(summary, utilisation, throughput, utilisationText, throughputText) {
   const history = summary.history;
   if (!history || !history.busy.length) {
-    utilisationText.textContent = throughputText.textContent = "nothing has started yet";
+    utilisationText.textContent = throughputText.textContent = isReading(summary) ? READING : "nothing has started yet";
     return;
   }
   const last = Math.min(history.first + history.width * history.busy.length, summary.ended ?? summary.at);
@@ -197,7 +206,7 @@ function showFailures([groups, total, attempts]) {
   return panel(
     "Failures",
     total ? h("a.small", { href: "#/jobs?state=FAILED" }, `all ${count(total)}`) : h("span.muted.small", {}, "none"),
-    groups.length ? null : h("p.empty", {}, "No job has failed."),
+    groups.length ? null : h("p.empty", {}, total ? READING : "No job has failed."),
     groups.map((group) =>
       h(
         "article.group",
@@ -211,7 +220,7 @@ function showFailures([groups, total, attempts]) {
     ),
     groups.length && more > 0 ? h("p.muted.small", {}, `${count(more)} more failed for other reasons.`) : null,
     attempts > total
-      ? h("p.muted.small.failed-attempts", {}, `${plural(attempts, "attempt has", "attempts have")} failed, with those that were repeated.`)
+      ? h("p.muted.small.failed-attempts", {}, `${plural(attempts, "attempt has", "attempts have")} failed, including those whose job was started again.`)
       : null,
   );
 }

@@ -1,7 +1,7 @@
 // The timeline: attempts by node and core, or by node. Zoom with the wheel, keys or a pinch, move by dragging.
 import { graph, timeGraph } from "./charts.js";
 import { h, hideTooltip, refresh, showTooltip, stateBadge, svg } from "./dom.js";
-import { clock, count, duration, percent, plural } from "./format.js";
+import { STATES, clock, count, duration, percent, plural } from "./format.js";
 import { jobAddress } from "./overview.js";
 import { AXIS, drawTimeline, gutterOf, readColours } from "./timeline_drawing.js";
 import { watchKeys, watchPointers } from "./timeline_input.js";
@@ -44,6 +44,7 @@ class Timeline {
     });
     this.box = h("div.timeline-box", {}, this.canvas);
     this.status = h("p.muted.small", { role: "status" });
+    this.legend = h("ul.legend.small", { "aria-label": "Colours of attempts" });
     this.overview = graph();
     this.list = h("div");
     const button = (label, words, action) => h("button.button", { type: "button", title: words, "aria-label": words, onclick: action }, label);
@@ -69,6 +70,7 @@ class Timeline {
         ),
         this.overview.element,
         this.box,
+        this.legend,
         this.status,
         h("p.muted.small.timeline-help", {}, HELP),
       ),
@@ -210,6 +212,15 @@ class Timeline {
     if (before !== this.shownHeight) this.ask();
     this.#askAgainIfOld();
     this.#listAttempts();
+    this.#showLegend();
+  }
+
+  // What the bars of attempts mean; sums of many attempts are explained below them.
+  #showLegend() {
+    const shown = new Set(this.data.rows.flatMap((row) => row.attempts ?? []).map((attempt) => attempt.state));
+    refresh(this.legend, STATES.filter((state) => shown.has(state)), (states) =>
+      states.map((state) => h("li", { "data-state": state }, h("span.bar-key", { "aria-hidden": "true" }), state)),
+    );
   }
 
   // The server answers at once with what it has, and reads the registry then: what is new comes a little later.
@@ -246,7 +257,8 @@ class Timeline {
     const [first, last] = this.window;
     const what = this.level === "node" ? "node" : "core";
     let text = `${clock(first, last)} to ${clock(last)} (${duration(last - first)}), ${plural(this.data.lanes, what)}.`;
-    if (this.data.rows.length && !this.data.exact()) text += " Each column is a part of the time: the darker, the busier; red parts have failures. Zoom in to see attempts.";
+    if (this.data.rows.length && !this.data.some()) text += " Nothing ran at this time.";
+    else if (this.data.rows.length && !this.data.exact()) text += " Each column is a part of the time: the darker, the busier; red parts have failures. Zoom in to see attempts.";
     if (this.data.note) text += ` ${this.data.note}`;
     if (this.selected) text = describe(this.selected).join(", ");
     if (this.data.error) text = this.data.error;

@@ -4,6 +4,7 @@ import { timeTicks } from "./format.js";
 
 export const AXIS = 26;
 const SHADES = 12;
+const HATCH = 6; // pixels between two slanted lines
 
 // Colours of the page as the canvas needs them: computed, in the current theme.
 export function readColours() {
@@ -79,7 +80,7 @@ function drawGrid(pen, view, colours, x, font, gutter) {
     pen.fillStyle = colours.line;
     pen.fillRect(Math.round(x(tick.at)), AXIS - 4, 1, view.height);
     pen.fillStyle = colours.muted;
-    if (x(tick.at) > gutter + 22) pen.fillText(tick.label, x(tick.at), AXIS / 2 - 1);
+    if (x(tick.at) > gutter + 22 && x(tick.at) < view.width - 26) pen.fillText(tick.label, x(tick.at), AXIS / 2 - 1);
   }
 }
 
@@ -148,8 +149,28 @@ function drawAttempts(pen, row, view, colours, x, font, top, height) {
     pen.roundRect(left + 0.5, top + 0.5, Math.max(1, wide - 1), height - 1, 3);
     pen.fill();
     pen.stroke();
+    if (state === "FAILED") hatch(pen, left + 1, top + 1, wide - 2, height - 2, colours.frame.FAILED);
     drawName(pen, attempt, colours, Math.max(left, gutterOf(view.width)), left + wide, top, height);
   }
+}
+
+// Slanted lines, so that failures are seen without colour, too.
+function hatch(pen, left, top, width, height, colour) {
+  if (width <= 0) return;
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, top, width, height);
+  pen.clip();
+  pen.strokeStyle = colour;
+  pen.globalAlpha = 0.55;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (let at = -(top % HATCH); at < width + height; at += HATCH) {
+    pen.moveTo(left + at, top);
+    pen.lineTo(left + at - height, top + height);
+  }
+  pen.stroke();
+  pen.restore();
 }
 
 function drawName(pen, attempt, colours, left, right, top, height) {

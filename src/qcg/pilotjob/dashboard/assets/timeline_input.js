@@ -49,9 +49,10 @@ export function watchPointers(canvas, timeline) {
       hideTooltip();
       const seconds = (timeline.window[1] - timeline.window[0]) / timeline.plotWidth;
       timeline.move((before.x - at.x) * seconds);
-      timeline.scrollBy(before.y - at.y);
+      // At the last core the page itself moves on: a finger has no wheel.
+      if (!timeline.scrollBy(before.y - at.y) && event.pointerType === "touch") scrollBy(0, before.y - at.y);
     }
-    held.set(event.pointerId, at);
+    held.set(event.pointerId, place(event));
   });
 
   function pinch(id, at) {

@@ -58,6 +58,11 @@ export class TimelineRows {
     );
   }
 
+  // Whether there is anything to see in the rows.
+  some() {
+    return this.rows.some((row) => row.attempts?.length || row.bins?.attempts.some(Boolean) || row.bins?.busy.some(Boolean));
+  }
+
   exact() {
     return this.rows.some((row) => row.attempts?.length);
   }
