@@ -23,7 +23,7 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.agents import Agent, AgentExecutor
+from qcg.pilotjob.executors.agents import AgentExecutor, AgentHandle
 from qcg.pilotjob.executors.base import ExecutorObserver
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Launch
@@ -71,7 +71,7 @@ class Answering(AgentExecutor):
         super().__init__(observer, agents, {}, None, lambda executor: Unsupervised())
         self._loop = asyncio.get_running_loop()
         self._numbers = dict.fromkeys(agents, 0)
-        self._waiting: deque[tuple[Agent, list[Launch]]] = deque()
+        self._waiting: deque[tuple[AgentHandle, list[Launch]]] = deque()
         self._due = False
         self.allowed = math.inf
         """Number of jobs that may still end."""
@@ -93,7 +93,7 @@ class Answering(AgentExecutor):
         self._answer_soon()
         await self.at_rest.wait()
 
-    def _send(self, agent: Agent, message: protocol.FromManager) -> None:
+    def _send(self, agent: AgentHandle, message: protocol.FromManager) -> None:
         protocol.encode(message)
         if isinstance(message, protocol.Start):
             self._waiting.append((agent, message.launches))
@@ -118,7 +118,7 @@ class Answering(AgentExecutor):
         if not self.allowed:
             self.at_rest.set()
 
-    def _answer(self, agent: Agent, launches: list[Launch]) -> None:
+    def _answer(self, agent: AgentHandle, launches: list[Launch]) -> None:
         number, now = self._numbers[agent.name], time.time()
         records: list[protocol.WireRecord] = []
         for launch in launches:
@@ -128,7 +128,7 @@ class Answering(AgentExecutor):
         self._numbers[agent.name] = number
         self._say(agent, protocol.News(records))
 
-    def _say(self, agent: Agent, message: protocol.FromAgent) -> None:
+    def _say(self, agent: AgentHandle, message: protocol.FromAgent) -> None:
         assert agent.peer is not None
         self._messages([[agent.peer, protocol.encode(message)]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -108,6 +109,8 @@ class EffectChecker:
         self.held: dict[str, Grant] = {}
         self.ids: set[str] = set()
         """Ids of all attempts so far."""
+        self.over: Counter[Unit] = Counter()
+        """Numbers of attempts that are over, without those that were taken back before they started."""
         self.submitting: dict[str, JobDescription] = {}
         """Descriptions of the next submission by name."""
 
@@ -141,6 +144,7 @@ class EffectChecker:
                         behind.add(turn)
                 case Requeued(attempt, past):
                     del self.held[attempt.id]
+                    self.over[attempt.job.seq, attempt.position] += past is not None
                     if past is not None and past.counted:
                         self._retried(attempt, past)
                     if past is not None and past.cause != "closed":
@@ -281,6 +285,7 @@ class EffectChecker:
                 self.ids.add(attempt.id)
             elif state.is_final:
                 del self.held[attempt.id]
+                self.over[attempt.job.seq, attempt.position] += 1
         if state is State.SCHEDULED:
             assert attempt is not None
             self.held[attempt.id] = attempt.grant

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.cancel import indices_in_words
 from qcg.pilotjob.core.effects import Reply
+from qcg.pilotjob.core.named_jobs import indices_in_words
 from qcg.pilotjob.description.iteration import IndexList, Indices
 from tests.core.core_driver import CoreDriver, job, machine
 

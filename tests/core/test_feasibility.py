@@ -25,7 +25,7 @@ NEVER: list[tuple[list[NodeSpec], ResourceRequest, str]] = [
     ),
     (machine(2, 3), request(1, gpus=1), "1 GPU on a node requested, but no node has that"),
     (GPUS, request(1, gpus=3), "3 GPUs on a node requested, but no node has that"),
-    (GPUS, request(1, memory=101), "101 MiB of memory on a node requested, but no node has that"),
+    (GPUS, request(1, memory=101), "101 MiB of memory on a node requested, but no node has more than 100 MiB"),
     (GPUS, request(1, gpus=3, memory=5), "3 GPUs and 5 MiB of memory on a node requested, but no node has that"),
     (GPUS, request(5, gpus=1), "5 cores on one node requested, but only 4 exist"),
     (GPUS, request(nodes=2, gpus=1), "2 nodes and 1 GPU requested, but only 1 exists"),

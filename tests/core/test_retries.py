@@ -10,7 +10,7 @@ import pytest
 from qcg.pilotjob.core.can_progress import NO_TIME, why_over
 from qcg.pilotjob.core.effects import Requeued, WakeAt
 from qcg.pilotjob.core.events import AttemptEnded, ShutDown
-from qcg.pilotjob.core.finalize import entry_of
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.why import WaitExplainer
 from qcg.pilotjob.description.model import RetryGrowth, RetryPolicy

@@ -249,7 +249,7 @@ class CoreMachine(RuleBasedStateMachine):
         for number_of_job, position, number in map(parse_attempt_id, self.checker.ids):
             if number_of_job == seq:
                 made[position] = max(number, made.get(position, 0))
-        return {position: (number, number) for position, number in made.items()}
+        return {position: (number, self.checker.over[seq, position]) for position, number in made.items()}
 
     @rule(late=RARELY)
     def schedule(self, late: bool) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.waiting import count_waiting, dependent_example, held_example
-from qcg.pilotjob.core.waiting_reasons import waiting_groups
+from qcg.pilotjob.core.waiting_reasons import WaitingGroup, waiting_groups
 from qcg.pilotjob.core.workload import workload
+from qcg.pilotjob.description.model import JobDescription
 from tests.core.core_driver import CoreDriver, job, machine
 
 
@@ -73,6 +75,35 @@ def test_each_group_has_the_reason_of_its_first_job():
     assert len(waiting_groups(state, count_waiting(state), driver.now, 1, lambda one: descriptions[one.name])) == 1
 
 
+def groups_of(*jobs: JobDescription) -> list[WaitingGroup]:
+    """The groups of what waits once these jobs were scheduled on four cores."""
+    driver = CoreDriver(machine(4))
+    driver.submit(*jobs)
+    driver.schedule()
+    descriptions = {one.name: one for one in jobs}
+    state = driver.core.state
+    return waiting_groups(state, count_waiting(state), driver.now, 8, lambda one: descriptions[one.name])
+
+
+def test_a_group_does_not_say_what_is_true_of_its_first_job_alone():
+    (both,) = groups_of(job("first", 3, wt=100), job("wide", 4), job("wider", 4))
+    assert (both.number, both.sentence) == (2, "it needs 4 cores, and 1 of 4 is free")
+    (alone,) = groups_of(job("first", 3, wt=100), job("wide", 4))
+    assert alone.number == 1
+    assert alone.sentence.startswith("it needs 4 cores, and 1 of 4 is free; expected to start by ")
+
+
+def test_jobs_that_wait_for_different_jobs_have_one_as_an_example():
+    sentences = [
+        [group.sentence for group in groups_of(job("a", 4), *after) if group.reason == "dependencies"]
+        for after in ([job("b", after="a")], [job("b", after="a"), job("c", after="b")])
+    ]
+    assert sentences == [
+        ["it waits for 'a', which is SCHEDULED"],
+        ["it waits for other jobs, for example 'b', which is QUEUED"],
+    ]
+
+
 def test_the_work_left_has_durations_and_places():
     driver = CoreDriver(machine(4, 4))
     driver.submit(job("short", its=30), job("wide", 4, its=2), job("whole", nodes=1))
@@ -87,3 +118,20 @@ def test_the_work_left_has_durations_and_places():
     assert by_waiting[2].places == 2
     assert by_waiting[2].mean is None
     assert by_waiting[1].places == 2
+
+
+def test_an_attempt_far_beyond_the_average_takes_as_long_again():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("short"), job("long"))
+    driver.schedule()
+    driver.start("long")
+    driver.start("short")
+    driver.end("short")
+    state = driver.core.state
+    attempt = state.jobs["long"].attempt
+    assert attempt is not None
+    average = entry_of(attempt.job, -1).line.durations.mean
+    remaining = {
+        elapsed: workload(state, [], attempt.started + elapsed)[0].longest for elapsed in (0.0, average, 9 * average)
+    }
+    assert remaining == {0.0: average, average: 0.1 * average, 9 * average: 8 * average}

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.core.arrival_order import ArrivalOrder
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AttemptEnded, HostReported, HostUnreachable
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.jobs_ahead import JobsAhead
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.why import (

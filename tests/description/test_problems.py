@@ -45,12 +45,22 @@ NO_EXECUTION = (
             simple(output="stream", stderr="e"),
             'jobs[0].output: "stream" collects stdout and stderr, and excludes a file for "stderr"; give one of them',
         ),
-        (standard(exec="x", output="file"), 'jobs[0].execution.output: unknown value "file"; known here: stream'),
+        (standard(exec="x", output="file"), 'jobs[0].execution.output: unknown value "file"; did you mean "files"?'),
         (
             simple(output="stream", host="wizard"),
             "jobs[0].output: output of jobs on a remote host stays in files there; leave it out, and see: qcg-pm logs",
         ),
         (simple(deps=["b"]), 'jobs[0].deps: unknown key; did you mean "after"?'),
+        (simple(dependson=["b"]), 'jobs[0].dependson: unknown key; did you mean "after"?'),
+        (
+            simple(Dependancies={"after": ["b"]}),
+            'jobs[0].Dependancies: unknown key; did you mean "dependencies"? In the simple form it is "after"',
+        ),
+        (
+            simple(resorces={"numCores": 2}),
+            'jobs[0].resorces: unknown key; did you mean "resources"? In the simple form its keys, such as numCores,'
+            " are top-level keys",
+        ),
         ({"name": "a", "command": "ls"}, 'jobs[0].command: unknown key; did you mean "exec"?'),
         (standard(command="ls"), 'jobs[0].execution.command: unknown key; did you mean "exec"?'),
         (

@@ -242,6 +242,8 @@ def test_a_row_that_nobody_can_read_raises_an_error() -> None:
     [
         ("${row.T} ${itval.p} ${ row.p }", []),
         ("${row.tmp}", ['${row.tmp} stays as it is: params.csv has no column "tmp"; known here: T, p']),
+        ("${T} $${T}", ["${T} is no variable and stays as it is; did you mean ${row.T}?"]),
+        ("T=1; echo ${T}", []),
         ("${row.temp}", ['${row.temp} stays as it is: params.csv has no column "temp"; known here: T, p']),
     ],
 )

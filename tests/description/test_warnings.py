@@ -107,6 +107,7 @@ def test_a_misspelt_variable_causes_a_warning(place: dict[str, Any], keys: dict[
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("${y}", ["${y} is no variable and stays as it is; did you mean ${itval.y}?"]),
         ("${itval.x}", ['${itval.x} stays as it is: no value has "x"; known here: y']),
         ("${itval.y}", []),
         ("${itvl.x}", ["${itvl.x} is no variable and stays as it is; ${itval} is known as a whole only"]),

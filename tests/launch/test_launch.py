@@ -92,7 +92,7 @@ def test_a_plain_launch_starts_the_program_itself():
     assert (made.wd, made.stdin, made.stdout, made.stderr) == ("/data/here", None, "out/o", None)
     assert made.env["X"] == "1"
     assert not made.setup
-    assert made.cores is None, "pretended cores are not bound to"
+    assert made.cores is None, "attempts are not bound to virtual cores"
     assert made.id == "7.0"
     assert made.grant == [("n1", (3,), ())]
 
@@ -256,6 +256,7 @@ def test_output_goes_to_a_stream_on_demand():
     all_of_them = replace(site, stream_output=True)
     assert launch(site=all_of_them).stream
     assert not launch(site=all_of_them, stderr="e").stream
+    assert not launch(site=all_of_them, output="files").stream
 
 
 def test_the_name_of_output_in_a_stream_is_known_without_a_launch():

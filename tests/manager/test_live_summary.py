@@ -29,7 +29,7 @@ def test_a_history_that_cannot_be_read_is_read_later(tmp_path: Path, monkeypatch
         await service.data("submit", jobs=[job("bad", "false", iteration=3)])
         await service.until("bad", "FAILED")
         activity = service.manager.engine.activity
-        activity.has_past()
+        activity.begin_with_past()
         with monkeypatch.context() as patch:
             patch.setattr(run_history, "failures_in", broken)
             for number in (1, 2):
@@ -55,7 +55,7 @@ def test_a_registry_that_cannot_be_read_is_not_read_for_each_summary(tmp_path: P
     monkeypatch.setattr(run_history, "first_submission", broken)
 
     async def ask(service: Conversation) -> None:
-        service.manager.engine.activity.has_past()
+        service.manager.engine.activity.begin_with_past()
         for _ in range(3):
             await service.data("summary")
 

@@ -173,7 +173,7 @@ def test_a_summary_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.
 def test_a_last_summary_that_takes_too_long_is_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(metrics_file, "LAST_READ", 0.05)
+    monkeypatch.setattr(metrics_file, "SUMMARY_TIMEOUT", 0.05)
     made = [summary(running=5)]
 
     async def summarise() -> RunSummary:
@@ -181,8 +181,8 @@ def test_a_last_summary_that_takes_too_long_is_the_one_before(
 
     async def test() -> None:
         file = MetricsFile(str(tmp_path / "run.prom"), summarise)
-        await file.read()
-        await asyncio.wait_for(file.read_last(), 60)
+        await file.take_summary()
+        await asyncio.wait_for(file.take_last_summary(), 60)
         await file.finish()
 
     asyncio.run(test())

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.manager.notifications import (
+from qcg.pilotjob.manager.notification_rules import (
     DEFAULT_ON,
     DEFAULT_STALL,
     STALL_PAUSE,
     UNWRITABLE_SECONDS,
-    Failure,
+    FailedJob,
     NotificationRules,
     NotifyOn,
     RunStatus,
@@ -56,8 +56,8 @@ def test_a_wrong_event_is_refused_in_a_sentence(text: str, sentence: str):
         parse_notify_on(text)
 
 
-def rules(on: str, *, failures: int = 0, told: list[str] | None = None) -> NotificationRules:
-    return NotificationRules(parse_notify_on(on), 0.0, failures, told)
+def rules(on: str, *, failures: int = 0, notified: list[str] | None = None) -> NotificationRules:
+    return NotificationRules(parse_notify_on(on), 0.0, failures, notified)
 
 
 def status(progress: int, *, waiting: int = 3, running: int = 1, unwritable: bool = False) -> RunStatus:
@@ -73,16 +73,16 @@ def events(made: list[Any]) -> list[str]:
 
 def test_the_first_failure_is_notified_once_with_its_job():
     rule = rules("first-failure")
-    (first,) = rule.failed(1, Failure("a:3", "exit code 2"))
+    (first,) = rule.failed(1, FailedJob("a:3", "exit code 2"))
     assert first.sentence == "a:3 has failed: exit code 2"
     assert first.details == {"failures": 1, "job": "a:3", "message": "exit code 2"}
-    assert rule.failed(2, Failure("b", "")) == []
+    assert rule.failed(2, FailedJob("b", "")) == []
 
 
 def test_each_number_of_failures_is_notified_once_also_when_it_is_jumped_over():
     rule = rules("failures=2,failures=5,failures=100")
     assert events(rule.failed(1)) == []
-    (second,) = rule.failed(4, Failure("a", "exit code 1"))
+    (second,) = rule.failed(4, FailedJob("a", "exit code 1"))
     assert second.sentence == "4 jobs and iterations have failed; the last one: a has failed: exit code 1"
     assert events(rule.failed(4)) == []
     assert events(rule.failed(2000)) == ["failures", "failures"]
@@ -96,25 +96,25 @@ def test_several_events_may_happen_at_once():
 def test_the_next_manager_does_not_repeat_what_was_notified():
     before = rules("first-failure,failures=3")
     before.failed(2)
-    resumed = rules("first-failure,failures=3", failures=2, told=before.told)
+    resumed = rules("first-failure,failures=3", failures=2, notified=before.notified)
     assert resumed.failed(2) == []
     assert events(resumed.failed(3)) == ["failures"]
 
 
 def test_the_next_manager_notifies_failures_that_were_found_after_the_end_of_the_one_before():
-    resumed = rules("first-failure", failures=1, told=[])
+    resumed = rules("first-failure", failures=1, notified=[])
     (found,) = resumed.failed(1)
     assert found.sentence == "1 job has failed"
 
 
 def test_failures_before_anybody_was_to_be_notified_are_no_news():
-    resumed = rules("first-failure,failures=3", failures=2, told=None)
+    resumed = rules("first-failure,failures=3", failures=2, notified=None)
     assert resumed.failed(2) == []
     assert events(resumed.failed(3)) == ["failures"]
 
 
 def test_failed_jobs_that_run_again_and_fail_again_are_no_first_failure():
-    rule = rules("first-failure", told=["first-failure"])
+    rule = rules("first-failure", notified=["first-failure"])
     assert rule.failed(1) == []
 
 
@@ -125,7 +125,7 @@ def test_what_is_not_wanted_is_not_notified():
 
 
 def test_names_and_messages_are_printable_in_sentences():
-    (first,) = rules("first-failure").failed(1, Failure("a\x1b[2J", "b\nforged"))
+    (first,) = rules("first-failure").failed(1, FailedJob("a\x1b[2J", "b\nforged"))
     assert first.sentence == r"a\x1b[2J has failed: b\nforged"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -11,12 +12,15 @@ from hypothesis import settings
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import NodesDrained
+from qcg.pilotjob.core.finalize import is_met
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.outcomes import has_begun
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.ledger_reader import UnreportedRecords
+from qcg.pilotjob.core.restore import LedgerRecords, restore
+from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import DRAINED_NODES
-from qcg.pilotjob.manager import resume
 from tests.core.strategies import COUNTERS
 from tests.core.test_state_machine import CoreMachine
 from tests.support.tiers import per_tier
@@ -46,10 +50,12 @@ class Recorded(CoreMachine):
                 if isinstance(effect, NodesDrained):
                     journal.set_metadata(DRAINED_NODES, effect.drained)
         resumed = CoreState(self.nodes, rerun_lost=self.rerun_lost, counters=COUNTERS)
-        resume.restore(resumed, journal, UnreportedRecords([], set(), True))
+        restore(resumed, journal.load(), LedgerRecords(), core.state.now)
         journal.close()
         assert states_of(resumed) == states_of(core.state)
         assert past_of(resumed) == past_of(core.state)
+        assert waiting_of(resumed) == waiting_of(core.state)
+        assert begun_of(resumed) == begun_of(core.state)
         assert resumed.health.drained == core.state.health.drained
 
 
@@ -67,6 +73,53 @@ def past_of(core: CoreState) -> dict[tuple[str, int], tuple[int, dict[str, int],
         for job in core.jobs.values()
         if not job.state.is_final
         for position, past in core.past.get(job.seq, {}).items()
+    }
+
+
+class Waits(NamedTuple):
+    """How a job or iteration waits."""
+
+    held_since: float
+    next_at: float
+    """End of its pause, if that is still to come."""
+    is_ready: bool
+    request: ResourceRequest
+    wall_time: float
+    rank: int
+
+
+def waiting_of(core: CoreState) -> dict[tuple[str, int], Waits]:
+    """What jobs and iterations that wait ask for, and whether they can be started when there is room."""
+    found = {}
+    for job in core.jobs.values():
+        for position in [-1] if job.iterations is None else range(len(job.iterations)):
+            if core.state_of(job, position) is not State.QUEUED:
+                continue
+            entry = entry_of(job, position)
+            next_at, _ = core.paused.get((job.seq, position), (0.0, job))
+            held_since = core.holds.since(job, position)
+            # Pauses end in the next scheduling pass.
+            is_over = 0 < next_at <= core.now and is_met(job, position) and not held_since
+            demand = entry.demand
+            found[job.name, position] = Waits(
+                held_since,
+                next_at if next_at > core.now else 0.0,
+                is_over or entry.can_reach(position),
+                demand.request,
+                demand.wall_time,
+                demand.rank,
+            )
+    return found
+
+
+def begun_of(core: CoreState) -> dict[str, list[bool]]:
+    """What has begun to run, in any attempt."""
+    return {
+        job.name: [
+            has_begun(core, job, position)
+            for position in ([-1] if job.iterations is None else range(len(job.iterations)))
+        ]
+        for job in core.jobs.values()
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report import formats
-from qcg.pilotjob.report.formats import duration, history_text, iso_timestamp, timestamp
+from qcg.pilotjob.report.formats import duration, history_text, iso_timestamp, timestamp, to_second
 
 
 @pytest.fixture
@@ -39,6 +39,11 @@ def in_warsaw(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_date_is_local_time_with_microseconds(at: float, text: str):
     assert timestamp(at) == text
     assert iso_timestamp(at) == text.replace(" ", "T")
+
+
+def test_for_people_a_date_ends_with_the_second():
+    for at in (0.0, 1515682947.740711, 1515682947.9999999):
+        assert to_second(at) == timestamp(int(at))[:19]
 
 
 @pytest.mark.parametrize(

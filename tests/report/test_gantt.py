@@ -60,6 +60,19 @@ def test_bars_are_where_their_times_and_cores_are():
     assert running.x + running.width <= WIDTH
 
 
+def test_failures_are_marked_without_colour():
+    """A line in the bar and in its key of the legend, and in no other one."""
+    picture = gantt(Timeline(columns(SAMPLE)), "run")
+    marks = [shape for shape in picture.shapes if isinstance(shape, Rect) and shape.colour == "page"]
+    rects = [shape for shape in picture.shapes if isinstance(shape, Rect) and shape.colour in ("SUCCEED", "FAILED")]
+
+    def holds(bar: Rect, mark: Rect) -> bool:
+        return bar.x == mark.x and bar.y < mark.y and mark.y + mark.height < bar.y + bar.height
+
+    marked = [[bar.colour for bar in rects if holds(bar, mark)] for mark in marks]
+    assert marked == [["FAILED"], ["FAILED"]]
+
+
 def test_an_attempt_on_several_cores_is_in_the_row_of_each():
     found = bars(gantt(Timeline(columns([One(BEGAN, BEGAN + 1, State.SUCCEED, 4)])), "run"))
     assert len({one.y for one in found["job0"]}) == 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.report.progress import pace, progress_bar, short_duration, time_left
+from qcg.pilotjob.report.progress import pace, progress_bar, progress_line, short_duration, time_left
 from qcg.pilotjob.report.run_summary import Estimate, Rates
+from tests.core.core_driver import CoreDriver, job, machine
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,12 @@ def test_slow_rates_are_given_by_the_minute():
 )
 def test_the_bar_shows_what_succeeded_and_what_failed(counts: list[int], width: int, bar: str):
     assert progress_bar(counts, width, ascii_only=True) == bar
+
+
+def test_failed_iterations_are_counted_one_by_one():
+    driver = CoreDriver(machine(4))
+    driver.submit(job("it", its=3), job("single"))
+    driver.schedule()
+    for name in ("it:0", "it:2", "single"):
+        driver.end(name, exit_code=1)
+    assert "1 of 2 jobs done, 2 of 3 iterations done, 0 running, 3 failed, " in progress_line(driver.core.state)

@@ -64,7 +64,7 @@ def test_cores_rates_and_the_expected_end_are_told():
     for fact in ("5 of 8 cores used, 5 running", "0.5 of 2 GPUs used", "2.5 ends per second", "node n1 is away"):
         assert fact in html
     assert "expected end " in html
-    assert ", probably between " in html
+    assert ", as likely as not between " in html
 
 
 def test_a_run_without_a_manager_says_so():
@@ -73,10 +73,16 @@ def test_a_run_without_a_manager_says_so():
 
 def test_the_text_is_one_line():
     assert summary_text(summary(estimate=None)) == (
-        "run wizard.1: 43 of 102 done, 3 failed, 5 running, 5 of 8 cores used"
+        "run wizard.1: 43 of 102 done, 3 not successful, 5 running, 5 of 8 cores used"
     )
     later = Estimate(1100.5 + 10 * 86400, 0.0, 0.0, "")
     assert ", expected end 1970-01-11 " in summary_text(summary(estimate=later))
+
+
+def test_cancelled_jobs_are_not_called_failed():
+    text = summary_text(summary(units={"SUCCEED": 1, "CANCELED": 3}))
+    assert "4 of 4 done, 3 not successful" in text
+    assert "failed" not in text
 
 
 def test_what_has_ended_without_success_counts_as_failed():

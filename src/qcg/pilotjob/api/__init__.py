@@ -1,4 +1,4 @@
 """The Python client: submit jobs to a manager, wait for them, query them.
 
-May import everything above it except manager, interfaces and cli; importing it must stay fast.
+May import the packages of lower layers, except `manager` and `interfaces`; importing it must stay fast.
 """

@@ -135,7 +135,7 @@ class Manager(Queries, NotebookDisplay):
 
     def cancel(self, names: Names) -> dict[str, Any]:
         """Cancel waiting and running jobs and iterations; returns their number, and errors for the others. Of jobs on
-        remote hosts that do not answer, `unreachable` has the names by host: the hosts are told later."""
+        remote hosts that do not answer, `unreachable` has the names by host: the hosts get the order later."""
         return self._data({"request": "cancelJob", "jobNames": name_list(names)})
 
     def hold(self, names: Names) -> dict[str, Any]:

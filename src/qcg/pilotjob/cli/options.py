@@ -115,7 +115,7 @@ _SHARED = [
     click.option(
         "--retry",
         metavar="NUMBER|JSON",
-        callback=lambda context, parameter, given: _retry(given),
+        callback=lambda context, parameter, given: check_retry(given),
         help='Start jobs again that do not succeed, unless their description has a "retry": how often, or an object as'
         " in request files.",
     ),
@@ -288,6 +288,8 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values = {**given, **fixed}
     values.pop("cores")
     resume = values.pop("resume")
+    if not resume and not values["notify"] and values["notify_on"] != Options().notify_on:
+        raise click.UsageError("--notify-on says when to run commands: give them with --notify COMMAND")
     rerun = values.pop("rerun", ())
     replacements = values.pop("replacements", ())
     release = values.pop("release", False)
@@ -339,7 +341,8 @@ def seconds_of(given: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
-def _retry(given: str | None) -> str | None:
+def check_retry(given: str | None) -> str | None:
+    """A retry policy as JSON, if it is valid."""
     if given is not None:
         from qcg.pilotjob.description.retry import parse_policy  # here: few commands need it
 
@@ -356,6 +359,8 @@ def _notify_command(given: str) -> str:
         program, *arguments = shlex.split(given) or [""]
     except ValueError as error:
         raise click.BadParameter(f"{given!r} is no command: {str(error).lower()}") from None
+    if "/" in program and os.path.isfile(program) and not os.access(program, os.X_OK):
+        raise click.BadParameter(f"{program} is not executable (chmod +x would make it so)")
     if shutil.which(program) is None:
         raise click.BadParameter(
             f"there is no program {program!r} that can be run; commands are run without a shell: sh -c '...' starts one"
@@ -380,7 +385,7 @@ def _metrics_file(given: str | None) -> str | None:
 
 def _notify_on(given: str) -> str:
     if given != Options().notify_on:
-        from qcg.pilotjob.manager.notifications import parse_notify_on  # here: few commands need it
+        from qcg.pilotjob.manager.notification_rules import parse_notify_on  # here: few commands need it
 
         try:
             parse_notify_on(given)

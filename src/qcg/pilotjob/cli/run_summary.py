@@ -12,7 +12,7 @@ from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.tables import show_json
 from qcg.pilotjob.cluster.registry import submit_command
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.job_states import counts_by_name
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.report.analysis import analyse
@@ -62,7 +62,7 @@ def run_result(ending: RunResult, report: RunReport | None) -> dict[str, Any]:
     return {
         "directory": str(ending.run_dir),
         "exit_code": ending.exit_code,
-        "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
+        "jobs": counts_by_name(ending.counts),
         "jobs_left": ending.jobs_left,
         "resume": f"{command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
         "refusals": ending.requests.refusals,

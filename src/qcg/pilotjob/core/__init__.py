@@ -1,5 +1,5 @@
 """The scheduler: job registry, queue, resources and state changes, as a pure state machine.
 
 `Core.handle(event, now)` returns effects; nothing here reads a clock, a file or a socket.
-It imports only `description` and the records of `host`.
+May import `description` and `host/records.py`.
 """

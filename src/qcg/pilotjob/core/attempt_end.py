@@ -37,6 +37,12 @@ MAX_LOSSES = 10
 
 def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float | None = None) -> None:
     """Handle the end record of an attempt. `at`: when it ended, by the clock of its host; None: now."""
+    if record.reason == EndReason.EXIT and not record.exit_code:  # first, because it is the usual case
+        core.remove_attempt(attempt)
+        if core.health.failures or core.past:
+            attempt_succeeded(core, attempt)
+        make_final(core, FinalState(attempt.job, attempt.position, SUCCEED, "", attempt, 0), at=at)
+        return
     if record.reason == EndReason.LOST:
         lose_attempt(core, attempt, record.message, at)
         return
@@ -55,8 +61,6 @@ def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float |
         if cause == EndReason.UNSTARTABLE and try_elsewhere(core, attempt, message, at):
             return
         message = _after_retries(core, attempt, message)
-    elif state is SUCCEED and (core.health.failures or core.past):
-        attempt_succeeded(core, attempt)
     make_final(core, FinalState(attempt.job, attempt.position, state, message, attempt, record.exit_code), at=at)
 
 
@@ -81,10 +85,9 @@ def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
 
 
 def _final_state(record: Ended) -> tuple[State, str]:
+    """The state and message of a job whose attempt ended without success."""
     if record.reason == EndReason.CANCEL:
         return CANCELED, record.message
-    if record.reason == EndReason.EXIT and record.exit_code == 0:
-        return SUCCEED, ""
     if record.message:
         return FAILED, record.message
     if record.exit_code < 0:

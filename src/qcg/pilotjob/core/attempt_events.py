@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core import multinode, prefill
+from qcg.pilotjob.core import multinode
 from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt, requeue_attempt
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, HostReported, HostUnreachable, NodesLost
-from qcg.pilotjob.core.finalize import entry_of, position_has_begun
+from qcg.pilotjob.core.finalize import position_has_begun
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
-from qcg.pilotjob.host.records import EndReason, NodeGrant, Running
+from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
 
 STOPPED = "it was ended when its manager shut down; the next manager starts it again"
 FORGOTTEN = "it had started, but its agent has no record of it any more; how it ended is unknown"
 UNKNOWN = "whether it had started is unknown"
+DECAY = 0.9
+"""Weight of the earlier durations when another attempt has ended."""
+WEIGHT = 1 - DECAY
 
 
 def attempt_started(core: CoreState, event: AttemptStarted) -> None:
@@ -42,7 +46,7 @@ def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
     if record.started:
         _mark_executing(core, attempt, record.pid, record.started)  # the host may report start and end together
     attempt.usage = record.usage
-    prefill.record_duration(core, attempt, record)
+    _record_duration(core, attempt, record)
     if len(attempt.grant.parts) > 1:
         multinode.ended_on_first_node(core, attempt, record)
     else:
@@ -168,6 +172,28 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
     dependents = attempt.job.dependents
     if dependents is not None and dependents.outcomes is not None:
         position_has_begun(core, attempt.job, attempt.position)
+
+
+def _record_duration(core: CoreState, attempt: Attempt, record: Ended) -> None:
+    """Add an attempt that has ended to the durations of its request, and to the core-seconds of the run."""
+    started = record.started
+    if started:
+        durations = entry_of(attempt.job, attempt.position).line.durations
+        seconds = record.at - started if record.at > started else 0.0
+        if seconds > durations.slowest:
+            durations.slowest = seconds
+            core.estimates += 1
+        if not record.exit_code:
+            durations.succeeded += 1
+        longest = durations.longest
+        if longest is None:
+            durations.longest = durations.mean = seconds
+        else:
+            longest *= DECAY
+            durations.longest = seconds if seconds > longest else longest
+            durations.mean += WEIGHT * (seconds - durations.mean)
+        parts = attempt.grant.parts
+        core.core_seconds += seconds * (len(parts[0].cores) if len(parts) == 1 else attempt.grant.ncores)
 
 
 def _recreate(

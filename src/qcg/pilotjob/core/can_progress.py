@@ -5,9 +5,9 @@ from __future__ import annotations
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.drain import drained_in_words
 from qcg.pilotjob.core.feasibility import count, why_never
-from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.hold import count_held
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
 

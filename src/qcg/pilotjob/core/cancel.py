@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Reply, Stop
+from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Stop
 from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
 from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_final
 from qcg.pilotjob.core.job_states import CANCELED
+from qcg.pilotjob.core.named_jobs import find, reply
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
-from qcg.pilotjob.description.iteration import IndexList, Indices
 from qcg.pilotjob.host.records import EndReason
-
-MOST_LISTED = 5
-"""Indices of iterations that a message lists; of more it names the first and the last."""
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
@@ -109,32 +106,6 @@ def _cancel_all(core: CoreState, message: str) -> None:
     make_final(core, *(UnstartedFinalState(job, CANCELED, message) for job in jobs))
 
 
-def find(core: CoreState, name: str) -> tuple[Job, int] | str:
-    """The job and position that a name such as `job` or `job:3` stands for, or an error message."""
-    wanted, separator, suffix = name.partition(":")
-    job = core.jobs.get(wanted)
-    if job is None:
-        return f"there is no job {wanted!r}"
-    if not separator:
-        return job, -1
-    if job.iterations is None:
-        return f"job {wanted!r} has no iterations"
-    position = job.iterations.position_of(suffix)
-    if position is None:
-        return f"job {wanted!r} has no iteration {suffix!r}; {indices_in_words(job.iterations.indices)}"
-    return job, position
-
-
-def indices_in_words(indices: Indices) -> str:
-    """Which iterations a job has, for a message about one that it does not have."""
-    if len(indices) <= MOST_LISTED:
-        return f"there {'is' if len(indices) == 1 else 'are'} {', '.join(map(str, indices))}"
-    if isinstance(indices, IndexList):
-        return f"there are {len(indices)}, between {indices.start} and {indices.stop - 1}"
-    step = "" if indices.step == 1 else f" in steps of {indices.step}"
-    return f"there are {indices[0]} to {indices[-1]}{step}"
-
-
 def _kill_attempts(core: CoreState, job: Job) -> None:
     for attempt in [job.attempt] if job.iterations is None else list(job.iterations.attempts.values()):
         if attempt is not None:
@@ -145,7 +116,3 @@ def _kill(core: CoreState, attempt: Attempt) -> None:
     """Request a kill; the attempt ends when its host reports it."""
     attempt.killed = True
     core.effects.append(Kill(attempt))
-
-
-def reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:
-    core.effects.append(Reply({verb: count, "errors": errors} if errors else {verb: count}))

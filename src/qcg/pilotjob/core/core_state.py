@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.failure_limit import FailureLimit
-from qcg.pilotjob.core.holds import Holds
+from qcg.pilotjob.core.held_jobs import Holds
 from qcg.pilotjob.core.job_states import SUCCEED, State
 from qcg.pilotjob.core.pool import EMPTY, Pool
 from qcg.pilotjob.core.queue import Queue
@@ -61,7 +61,7 @@ class CoreState:
         self.unreachable_since: dict[str, float] = {}
         """Time since which each unreachable node has been silent."""
         self.unreachable_reasons: dict[str, str] = {}
-        """Why nodes are unreachable, for those of which the reason is known."""
+        """Why nodes are unreachable, by node; nodes without a known reason are left out."""
         self.lost_nodes: set[str] = set()
         """Nodes given up as lost until their host reports again."""
         self.deadline: float | None = None
@@ -101,7 +101,7 @@ class CoreState:
         self.iterated_counts = [0] * len(State)
         """Number of jobs with iterations in each state."""
         self.starts = 0
-        """Number of attempts that have begun to run under this manager, with those that it found running."""
+        """Number of attempts that began to run under this manager, or ran already when it began."""
         self.failed_and_repeated = 0
         """Number of attempts that have failed under this manager, and whose jobs were queued again at once."""
         self.core_seconds = 0.0

@@ -1,15 +1,14 @@
-"""Queue entries of jobs and iterations that ask for something else than their description says."""
+"""Jobs and iterations that wait with a demand other than that of their description, as after a retry that grows."""
 
 from __future__ import annotations
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.finalize import own_entry
-from qcg.pilotjob.core.queue import Demand, QueueEntry, make_entry
+from qcg.pilotjob.core.queue import Demand, QueueEntry, make_entry, own_entry
 from qcg.pilotjob.core.records import Job
 
 
-def put_apart(core: CoreState, job: Job, position: int, demand: Demand) -> None:
-    """Let a position wait on its own, with this demand. It is not ready until it is made ready again.
+def set_demand(core: CoreState, job: Job, position: int, demand: Demand) -> None:
+    """Give a position a queue entry with this demand. It is not ready until it is made ready again.
 
     All positions of a job with the same demand share one entry, so that they start in the order of their indices.
     """

@@ -15,6 +15,8 @@ from qcg.pilotjob.description.model import DependencyKind
 SAME_INDEX = "${it}"
 SAME_INDICES = -2
 """Key of the jobs whose iterations wait for the iteration with their own index."""
+START = -3
+"""Key of the jobs that wait for the start of a whole job: found at each start of an iteration, without the others."""
 NEAR = 0.7
 """Minimum similarity, from 0 to 1, of an existing name that is suggested for an unknown one."""
 MAX_COMPARED = 2000
@@ -34,7 +36,7 @@ class Prerequisite(Struct, frozen=True):
     kind: DependencyKind = "after"
 
 
-class Waiting(Struct, frozen=True):
+class OutcomeWait(Struct, frozen=True):
     """A job that waits for another outcome than the success of a job or iteration."""
 
     job: Job
@@ -64,8 +66,9 @@ class Dependents:
     __slots__ = ("on_job", "on_position", "outcomes", "same_index")
 
     def __init__(self, *, iterated: bool) -> None:
-        self.outcomes: dict[int, list[Waiting]] | None = None
-        """Jobs that wait for other outcomes than success: by position, -1 for all of the job, and `SAME_INDICES`."""
+        self.outcomes: dict[int, list[OutcomeWait]] | None = None
+        """Jobs that wait for other outcomes than success: by position, -1 for all of the job, `SAME_INDICES` and
+        `START`."""
         self.on_job: list[Job] = []
         self.on_position = {} if iterated else _NO_POSITIONS
         self.same_index = [] if iterated else _NO_JOBS

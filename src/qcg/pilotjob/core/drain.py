@@ -17,14 +17,14 @@ BY_USER = "on request"
 
 
 def drain_nodes(core: CoreState, event: DrainNodes) -> None:
-    """Handle the request of a user."""
+    """Drain nodes at the request of a user."""
     _check_names(core, event.nodes)
     nodes = [name for name in dict.fromkeys(event.nodes) if name not in core.health.drained]
     for name in nodes:
         _drain(core, name, event.reason or BY_USER)
     notice = f"{_named(nodes)} drained: {event.reason or BY_USER}{_consequence(core, nodes)}" if nodes else ""
     if notice:
-        _tell(core, notice)
+        _notify(core, notice)
     core.effects.append(Reply({"drained": nodes, "notice": notice}))
 
 
@@ -41,7 +41,7 @@ def resume_nodes(core: CoreState, event: ResumeNodes) -> None:
         core.pool.set_drained(name, False)
     notice = f"{_named(nodes)} used again" if nodes else ""
     if notice:
-        _tell(core, notice)
+        _notify(core, notice)
     core.effects.append(Reply({"resumed": nodes, "notice": notice}))
 
 
@@ -52,12 +52,12 @@ def drain_failing(core: CoreState, name: str) -> None:
         return
     reason = _failures_in_words(failures)
     if _is_last(core, name):
-        if not failures.told:
-            failures.told = True
-            _tell(core, f"{name} would be drained, but no other node can be used: {reason}")
+        if not failures.notified:
+            failures.notified = True
+            _notify(core, f"{name} would be drained, but no other node can be used: {reason}")
         return
     _drain(core, name, reason)
-    _tell(core, f"{name} is drained: {reason}{_consequence(core, [name])}")
+    _notify(core, f"{name} is drained: {reason}{_consequence(core, [name])}")
 
 
 def restore_drained(core: CoreState, drained: Mapping[str, DrainedNode]) -> None:
@@ -81,7 +81,7 @@ def _drain(core: CoreState, name: str, reason: str) -> None:
     retract_from(core, name)
 
 
-def _tell(core: CoreState, notice: str) -> None:
+def _notify(core: CoreState, notice: str) -> None:
     core.effects.append(NodesDrained(dict(core.health.drained), notice))
 
 

@@ -106,7 +106,7 @@ class Reran(Struct, frozen=True, gc=False):
 
     job: Job
     positions: tuple[int, ...]
-    """What is queued again; -1 for a job without iterations."""
+    """Positions that are queued again; -1 for a job without iterations."""
     left: tuple[int, ...]
     """Iterations that stay as they have ended, without success."""
     was_final: bool

@@ -42,7 +42,7 @@ class Release(Struct, frozen=True, gc=False):
 
 
 class SetJobs(Struct, frozen=True, gc=False):
-    """Change what waiting jobs ask for."""
+    """Change the resource request, the wall time or the priority of waiting jobs."""
 
     names: list[str]
     change: JobChange
@@ -63,7 +63,7 @@ class RerunCandidate(Struct, frozen=True, gc=False):
     replaced: bool = False
     """Whether the description is a new one."""
     changed_rows: frozenset[int] = frozenset()
-    """Positions, without those that have succeeded, whose rows are others in the new description."""
+    """Positions without success whose rows differ in the new description."""
 
 
 class Rerun(Struct, frozen=True, gc=False):

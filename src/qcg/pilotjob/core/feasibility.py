@@ -60,7 +60,7 @@ def fits_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
 
 
 def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:
-    """The same, for nodes of one group."""
+    """Why these nodes of one group cannot satisfy the request even if all are idle; None if they can."""
     if fits_in(request, nodes):
         return None
     exist = capacity(request, nodes)
@@ -68,11 +68,18 @@ def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | N
     if request.own is not None and request.own.gpu_share and any(node.slots for node in nodes):
         return f"{extras} requested, but jobs go through a batch system there, which gives whole GPUs only"
     if extras and not _able(request, nodes):
-        return f"{extras} on a node requested, but no node has that"
+        return f"{extras} on a node requested, but no node has {_most_memory(request, nodes)}"
     of_nodes = f" and {extras}" if request.nodes and extras else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
     existing = "none exists" if not exist else "only 1 exists" if exist == 1 else f"only {exist} exist"
     return f"{describe_minimum(request)}{of_nodes} requested, but {existing}{have}{_claimed(request, nodes)}"
+
+
+def _most_memory(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:
+    """The largest amount of memory of a node if only memory is missing, otherwise `that`."""
+    most = max((node.memory for node in nodes), default=0)
+    alone = not request.gpus and request.own is None
+    return f"more than {most} MiB" if alone and 0 < most < request.memory else "that"
 
 
 def _claimed(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:

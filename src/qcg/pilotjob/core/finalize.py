@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from qcg.pilotjob.core.bitmaps import Bitmap, both, seen_from
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.core.dependencies import SAME_INDICES, Waiting
+from qcg.pilotjob.core.dependencies import SAME_INDICES, START, OutcomeWait
 from qcg.pilotjob.core.effects import AllDone, FailureLimitReached, IterationsFinal, QueuedIterationsFinal, Released
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import EXECUTING, FAILED, OMITTED, QUEUED, SUCCEED, State
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, note_begun, take_started, was_noted, why_omitted
-from qcg.pilotjob.core.queue import QueueEntry
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, Job
 
 MAX_SINGLE_TRANSITIONS = 1000
@@ -66,7 +66,7 @@ def make_final(core: CoreState, *items: FinalState | UnstartedFinalState, at: fl
 
 
 def make_ready(core: CoreState, job: Job) -> None:
-    """Queue what waits of a job whose job-wide dependencies are all met: all but what is held or pauses."""
+    """Queue the ready positions of a job whose job-wide dependencies are met, except held and pausing positions."""
     iterations, unmet = job.iterations, job.unmet
     if iterations is None and not (core.holds.jobs or core.paused):  # the usual case
         (entry,) = job.entries
@@ -105,33 +105,17 @@ def make_position_ready(core: CoreState, job: Job, position: int) -> None:
     core.queue.add(entry, core.now)
 
 
-def entry_of(job: Job, position: int) -> QueueEntry:
-    """The queue entry that starts this position of the job."""
-    iterations = job.iterations
-    if iterations is not None and iterations.apart and (apart := iterations.apart.get(position)) is not None:
-        return apart
-    return own_entry(job, position)
-
-
-def own_entry(job: Job, position: int) -> QueueEntry:
-    """The queue entry for the positions that ask for what the description of the job says."""
-    plan = None if job.iterations is None else job.iterations.plan
-    if plan is None:
-        return job.entries[0]
-    size = plan.size(position)
-    return next(entry for entry in job.entries if entry.size == size)
-
-
 def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) -> None:
     job, position = item.job, item.position
     if core.state_of(job, position).is_final:
         return
     core.transition(job, position, item.state, item.attempt, item.exit_code, item.message, at)
     had_begun = item.attempt is not None and item.attempt.started > 0
-    if had_begun and item.state is not SUCCEED:
-        note_begun(core, job, position)
-    if item.state is FAILED and (position >= 0 or job.iterations is None):
-        _count_failures(core, 1)
+    if item.state is not SUCCEED:
+        if had_begun:
+            note_begun(core, job, position)
+        if item.state is FAILED and (position >= 0 or job.iterations is None):
+            _count_failures(core, 1)
     if position < 0:
         _job_is_final(core, job, work)
     else:
@@ -152,8 +136,10 @@ def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     if dependents is not None:
         for other in dependents.on_job:
             _prerequisite_is_final(core, other, job.state, job.name, work)
-        for waiting in dependents.outcomes.get(-1, ()) if dependents.outcomes is not None else ():
-            _settle(core, waiting, job, -1, job.state, work)
+        outcomes = dependents.outcomes
+        if outcomes is not None:
+            for waiting in (*outcomes.get(-1, ()), *outcomes.get(START, ())):
+                _settle(core, waiting, job, -1, job.state, work)
     if not (core.job_counts[QUEUED] or core.unfinished):
         core.effects.append(AllDone())
 
@@ -211,7 +197,7 @@ def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, na
 
 
 def _outcome_of_position(core: CoreState, job: Job, position: int, state: State, had_begun: bool, work: Work) -> None:
-    """Tell the jobs that wait for an outcome of an iteration. `had_begun`: its last attempt was reported to run."""
+    """Apply the outcome of an iteration to jobs that wait for it. `had_begun`: its last attempt was reported to run."""
     assert job.dependents is not None
     assert job.dependents.outcomes is not None
     for waiting in job.dependents.outcomes.pop(position, ()):
@@ -226,7 +212,7 @@ def _outcome_of_position(core: CoreState, job: Job, position: int, state: State,
 
 
 def position_has_begun(core: CoreState, job: Job, position: int) -> None:
-    """Tell the jobs that wait for the start of a job, or of an iteration, that has begun to run."""
+    """Apply the start of a job or iteration to the jobs that wait for it."""
     dependents = job.dependents
     assert dependents is not None
     assert dependents.outcomes is not None
@@ -240,8 +226,8 @@ def position_has_begun(core: CoreState, job: Job, position: int) -> None:
     assert not work
 
 
-def _settle(core: CoreState, waiting: Waiting, other: Job, position: int, state: State, work: Work) -> None:
-    """Let a job go on, or omit it, after an outcome of what all of it waited for."""
+def _settle(core: CoreState, waiting: OutcomeWait, other: Job, position: int, state: State, work: Work) -> None:
+    """Apply an outcome to a job that waits for it as a whole: the dependency is met, or the job is omitted."""
     job = waiting.job
     if job.state.is_final:
         return
@@ -255,8 +241,8 @@ def _settle(core: CoreState, waiting: Waiting, other: Job, position: int, state:
         work.append(UnstartedFinalState(job, OMITTED, message))
 
 
-def _settle_index(core: CoreState, waiting: Waiting, other: Job, position: int, state: State, work: Work) -> None:
-    """The same for the iteration of a job that waited for the same index."""
+def _settle_index(core: CoreState, waiting: OutcomeWait, other: Job, position: int, state: State, work: Work) -> None:
+    """Apply an outcome of an iteration to the iteration of a waiting job with the same index."""
     job, iterations = waiting.job, waiting.job.iterations
     assert iterations is not None
     assert other.iterations is not None

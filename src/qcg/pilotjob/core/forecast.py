@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.feasibility import least
-from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.node_group import NodeGroup
-from qcg.pilotjob.core.queue import Durations
+from qcg.pilotjob.core.queue import Durations, entry_of
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import Node, Release, Spare
 from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources, ResourceRequest
@@ -157,7 +156,7 @@ def _on_nodes(now: float, nodes: list[tuple[Node, Sequence[Release]]], request: 
     if len(times) < count:
         return Forecast(math.inf, cost=cost)
     at = times[count - 1][0]
-    # Of the nodes that are ready by then, those that are ready last: what is free now can be used beyond that time.
+    # Nodes that become ready last are chosen, so that nodes with free cores now can be used beyond that time.
     ready = [found for found in times if found[0] <= at]
     ready.sort(key=_latest_first)
     spare: dict[Node, Spare] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.cancel import find, reply
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.effects import Held, Released
 from qcg.pilotjob.core.events import Hold, Release
-from qcg.pilotjob.core.finalize import entry_of, is_met, make_position_ready, make_ready
+from qcg.pilotjob.core.finalize import is_met, make_position_ready, make_ready
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.named_jobs import find, reply
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Job
 
 
@@ -49,7 +50,7 @@ def hold_one(core: CoreState, job: Job, position: int) -> None:
     else:
         entry = entry_of(job, position)
         entry.take_back(position)
-        put_apart(core, job, position, entry.demand)
+        set_demand(core, job, position, entry.demand)
     core.holds.hold(job, position, core.now)
     core.effects.append(Held(job, position, core.now))
 

@@ -42,10 +42,10 @@ class Iterations:
         self.attempts_made: dict[int, int] = {}
         """Number of attempts used up by position; positions without any are left out."""
         self.apart: dict[int, QueueEntry] | None = None
-        """Queue entries of positions that are started one by one: they pause before a retry, or ask for more than the
-        others."""
+        """Queue entries of positions that do not wait in the entry of their job: these positions pause before a retry,
+        are held, or have a demand of their own."""
         self.apart_by_demand: dict[Demand, QueueEntry] | None = None
-        """Queue entries of positions that ask for something else than the job, one for each distinct demand."""
+        """Queue entries of positions with a demand other than that of the job, one for each distinct demand."""
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 
@@ -28,3 +29,8 @@ QUEUED, SCHEDULED, EXECUTING, SUCCEED, FAILED, CANCELED, OMITTED = State
 
 STATES = tuple(State)
 """The states by number: `STATES[number]` is faster than `State(number)`."""
+
+
+def counts_by_name(counts: Sequence[int] | Mapping[State, int] | Mapping[int, int]) -> dict[str, int]:
+    """Numbers by the names of states, from numbers by state. States with 0 are left out."""
+    return {state.name: counts[state] for state in STATES if counts[state]}

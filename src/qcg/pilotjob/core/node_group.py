@@ -60,7 +60,7 @@ class NodeGroup:
         return self._cores_anywhere(request.cores, request.own)
 
     def allocate_outside(self, blocked: Set[NodeGroup], request: ResourceRequest) -> Grant | None:
-        """The same, unless this group is blocked."""
+        """Like `allocate`; None if this group is blocked."""
         return None if self in blocked else self.allocate(request)
 
     def hide(self, node: Node, spare: Spare) -> Hidden | None:
@@ -174,15 +174,19 @@ class NodeGroup:
         node.releases = None
         after = node.nfree if node.available else 0
         self.free_cores += after - before
-        bit = node.bit
-        for count, mask in self.with_free.items():
-            if before < count <= after:
-                self.with_free[count] = mask | bit
-            elif after < count <= before:
-                self.with_free[count] = mask & ~bit
-        if after == len(node.bits) > 0:
+        bit, with_free = node.bit, self.with_free
+        if after > before:
+            for count, mask in with_free.items():
+                if before < count <= after:
+                    with_free[count] = mask | bit
+        else:
+            for count, mask in with_free.items():
+                if after < count <= before:
+                    with_free[count] = mask & ~bit
+        cores = len(node.bits)
+        if after == cores > 0:
             self.idle |= bit
-        elif before == len(node.bits):
+        elif before == cores:
             self.idle &= ~bit
 
 
@@ -227,7 +231,7 @@ class AnyHost:
         return self.allocate_outside(frozenset(), request)
 
     def allocate_outside(self, blocked: Set[NodeGroup], request: ResourceRequest) -> Grant | None:
-        """The same, without the hosts that are blocked."""
+        """Like `allocate`, on hosts that are not blocked."""
         for group in sorted(self.groups, key=lambda group: -group.free_cores):
             grant = group.allocate_outside(blocked, request)
             if grant is not None:

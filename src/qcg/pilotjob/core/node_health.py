@@ -13,7 +13,7 @@ import math
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.drain import drain_failing
 from qcg.pilotjob.core.feasibility import why_never
-from qcg.pilotjob.core.finalize import entry_of
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, Failure, NodeFailures, Past
 from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.host.records import EndReason
@@ -90,8 +90,8 @@ def _blame_others(core: CoreState, attempt: Attempt, *, only: str = "") -> None:
         del past.failures[node]
         is_clean = failed_here < failure.at - CLEAN_SECONDS
         # Something has succeeded on the node since, if it has another record.
-        if is_clean and core.health.failures.get(node) is failure.failures:
-            failure.failures.jobs += 1
+        if is_clean and core.health.failures.get(node) is failure.of_node:
+            failure.of_node.jobs += 1
             drain_failing(core, node)
 
 

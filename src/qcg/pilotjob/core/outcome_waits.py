@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import msgspec
-
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.core.dependencies import SAME_INDICES, Prerequisite, UnmetDependencies, Waiting
+from qcg.pilotjob.core.dependencies import SAME_INDICES, OutcomeWait, Prerequisite, UnmetDependencies
 from qcg.pilotjob.core.finalize import (
     MAX_SINGLE_TRANSITIONS,
     FinalState,
@@ -19,15 +17,12 @@ from qcg.pilotjob.core.finalize import (
 from qcg.pilotjob.core.job_states import OMITTED, QUEUED
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, link, why_omitted
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.encoding import OUTCOMES_KEY, decode_spec
 from qcg.pilotjob.description.model import JobDescription
-
-_decode = msgspec.msgpack.Decoder(JobDescription).decode
-_KEY = b"\xa8outcomes"
-"""The key of the dependencies in an encoded description: a search is faster than decoding."""
 
 
 def wait_for_outcome(core: CoreState, job: Job, unmet: UnmetDependencies, prerequisite: Prerequisite) -> None:
-    """Count a dependency that is open; the job is omitted where it can never be met."""
+    """Count a dependency that is undecided. The job, or an iteration, is omitted if it can never be met."""
     if prerequisite.same_index:
         _wait_for_same_index(core, job, unmet, prerequisite)
         return
@@ -37,7 +32,7 @@ def wait_for_outcome(core: CoreState, job: Job, unmet: UnmetDependencies, prereq
     met = is_dependency_met(kind, state, begun=has_begun(core, other, position))
     if met is None:
         unmet.on_jobs += 1
-        link(other, Waiting(job, kind), position)
+        link(other, OutcomeWait(job, kind), position)
     elif not met:
         make_final(core, UnstartedFinalState(job, OMITTED, why_omitted(kind, name_of(other, position), state)))
 
@@ -50,7 +45,7 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, pr
     if unmet.same_index is None:
         unmet.same_index = bytearray(len(iterations))
     if not other.state.is_final:
-        link(other, Waiting(job, kind), SAME_INDICES)
+        link(other, OutcomeWait(job, kind), SAME_INDICES)
     omitted: list[FinalState | UnstartedFinalState] = []
     never = bytearray(len(iterations))
     for position, index in enumerate(iterations.indices):
@@ -72,14 +67,14 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, pr
 def waiting_for_outcomes(core: CoreState, jobs: Collection[Job]) -> list[tuple[Job, JobDescription]]:
     """The jobs that are not final, not among `jobs`, and may wait for other outcomes than success."""
     return [
-        (job, _decode(job.spec))
+        (job, decode_spec(job.spec))
         for job in core.jobs.values()
-        if not job.state.is_final and job not in jobs and job.spec is not None and _KEY in job.spec
+        if not job.state.is_final and job not in jobs and job.spec is not None and OUTCOMES_KEY in job.spec
     ]
 
 
-def queue_what_is_ready(core: CoreState, job: Job) -> None:
-    """Queue the positions of a job whose dependencies are met, and no others: it has begun to wait anew."""
+def queue_ready_positions(core: CoreState, job: Job) -> None:
+    """Queue exactly the positions whose dependencies are met, after the dependencies of a job were counted again."""
     iterations = job.iterations
     grown = iterations.apart_by_demand if iterations is not None else None
     for entry in (*job.entries, *(grown or {}).values()):

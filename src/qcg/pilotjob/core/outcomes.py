@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.dependencies import Dependents, Waiting, dependents_of
+from qcg.pilotjob.core.dependencies import START, Dependents, OutcomeWait, dependents_of
 from qcg.pilotjob.core.job_states import EXECUTING, SUCCEED, State
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.description.model import DependencyKind, JobDescription
@@ -23,7 +23,7 @@ def entries_of(description: JobDescription) -> Iterator[tuple[DependencyKind, st
 
 
 def is_dependency_met(kind: DependencyKind, state: State, *, begun: bool) -> bool | None:
-    """Whether a dependency is met; None while that is open."""
+    """Whether a dependency is met; None while that is undecided."""
     if kind == "afterstart":
         return True if begun else False if state.is_final else None
     if not state.is_final:
@@ -66,7 +66,7 @@ def was_noted(core: CoreState, job: Job, position: int) -> bool:
 
 
 def note_begun(core: CoreState, job: Job, position: int) -> None:
-    """Remember that an attempt had begun to run: its job has not succeeded, so its state does not tell."""
+    """Remember that an attempt had begun to run: the state of a job without success does not show it."""
     noted = core.begun.get(job.seq)
     if noted is None:
         noted = core.begun[job.seq] = bytearray(1 if job.iterations is None else len(job.iterations))
@@ -74,22 +74,25 @@ def note_begun(core: CoreState, job: Job, position: int) -> None:
 
 
 def note_attempt(core: CoreState, attempt: Attempt) -> None:
-    """The same for an attempt that ends without success."""
+    """Remember that an attempt that ends without success had begun to run, if it had."""
     if attempt.started:
         note_begun(core, attempt.job, attempt.position)
 
 
-def link(other: Job, waiting: Waiting, place: int) -> None:
-    """Let a job be told about the start or end of another one; `place`: a position, -1 or `SAME_INDICES`."""
+def link(other: Job, waiting: OutcomeWait, place: int) -> None:
+    """Register a job that waits for the start or end of another one. `place`: a position, -1 or `SAME_INDICES`."""
     dependents = dependents_of(other)
     if dependents.outcomes is None:
         dependents.outcomes = {}
-    dependents.outcomes.setdefault(place, []).append(waiting)
+    key = START if place == -1 and waiting.kind == "afterstart" else place
+    dependents.outcomes.setdefault(key, []).append(waiting)
 
 
-def take_started(dependents: Dependents, place: int) -> list[Waiting]:
+def take_started(dependents: Dependents, place: int) -> list[OutcomeWait]:
     """Take out the jobs that wait for the start of a place."""
     assert dependents.outcomes is not None
+    if place == -1:
+        return dependents.outcomes.pop(START, [])
     found = dependents.outcomes.get(place, [])
     started = [waiting for waiting in found if waiting.kind == "afterstart"]
     if started:

@@ -17,13 +17,11 @@ import heapq
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Launch, Retract
-from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import SCHEDULED
 from qcg.pilotjob.core.node_group import NodeGroup
-from qcg.pilotjob.core.queue import Durations, Head, QueueLine
+from qcg.pilotjob.core.queue import Durations, Head, QueueLine, entry_of
 from qcg.pilotjob.core.records import Attempt, Job, Lane
 from qcg.pilotjob.description.model import ResourceRequest
-from qcg.pilotjob.host.records import Ended
 
 SHORT_ATTEMPT = 0.1
 """Longest recent duration in seconds with which a request is prefilled."""
@@ -35,30 +33,9 @@ MAX_PREFILL_PER_NODE = 512
 """Prefilled attempts on a node, but at least one for each lane: more than a host can start during a round trip."""
 RETRACT_AFTER = 0.5
 """Seconds after which the attempts behind a running one are retracted."""
-DECAY = 0.9
-"""Weight of the earlier durations when another attempt has ended."""
 
 OpenLane = tuple[int, int, Attempt, int]
 """An attempt to queue behind: current depth, number, attempt, maximum depth."""
-
-
-def record_duration(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """Update the recent durations of a request with an attempt that has ended."""
-    if record.started:
-        durations = entry_of(attempt.job, attempt.position).line.durations
-        seconds = max(record.at - record.started, 0.0)
-        if seconds > durations.slowest:
-            durations.slowest = seconds
-            core.estimates += 1
-        if not record.exit_code:
-            durations.succeeded += 1
-        if durations.longest is None:
-            durations.longest = durations.mean = seconds
-        else:
-            durations.longest = max(seconds, DECAY * durations.longest)
-            durations.mean += (1 - DECAY) * (seconds - durations.mean)
-        parts = attempt.grant.parts
-        core.core_seconds += seconds * (len(parts[0].cores) if len(parts) == 1 else attempt.grant.ncores)
 
 
 def lane_depth(durations: Durations) -> int:
@@ -198,8 +175,8 @@ def _has_one_size(request: ResourceRequest) -> bool:
 
 
 def _retract_late_lanes(core: CoreState, after: float = RETRACT_AFTER) -> None:
-    """Retract the attempts behind those that run longer than `after` seconds; they are queued again when their hosts
-    report it."""
+    """Retract the attempts of each lane whose first attempt has run longer than `after` seconds. Their jobs are queued
+    again when the hosts report the retracted attempts."""
     while core.lanes:
         lane = next(iter(core.lanes))
         if core.now - lane.since < after:

@@ -16,6 +16,7 @@ from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.node_group import Target
 from qcg.pilotjob.core.pool import Pool
 from qcg.pilotjob.core.priority_order import PriorityOrder
+from qcg.pilotjob.core.ready_positions import ReadyPositions
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import ResourceRequest
 
@@ -59,8 +60,8 @@ class QueueEntry:
         """Size of the iterations of this entry, if the job has iterations of several sizes."""
         self.fresh: int | None = None
         """Position from which on all queued iterations can be started; -1 for a job without iterations."""
-        self.ready: list[int] | None = None
-        """Heap of single positions that can be started as well: same-index dependencies met, or attempts to repeat."""
+        self.ready: ReadyPositions | None = None
+        """Single positions that can be started as well: same-index dependencies met, or attempts to repeat."""
         self.in_line = False
 
     @property
@@ -73,17 +74,17 @@ class QueueEntry:
         return self.job.seq + self.rank
 
     def __lt__(self, other: QueueEntry) -> bool:
-        """Two entries of one job can be in a line: an old one that nothing is left of, when the job is run again."""
+        """Two entries of one job can be in a line: when the job is run again, its exhausted entry may be there."""
         return self.order < other.order
 
     def make_ready(self, position: int) -> None:
         """Let one position be started, independently of the others."""
         if position < 0:
             self.fresh = position
-        elif self.ready is None:
-            self.ready = [position]
         else:
-            heapq.heappush(self.ready, position)
+            if self.ready is None:
+                self.ready = ReadyPositions()
+            self.ready.add(position)
 
     def next(self) -> int | None:
         """The first position that can be started, or None; positions that are no longer queued are skipped."""
@@ -95,12 +96,10 @@ class QueueEntry:
         ready = self.ready
         if ready is None:
             return self._next_fresh(job.iterations)
-        states = job.iterations.states
-        while ready and states[ready[0]] != QUEUED:
-            heapq.heappop(ready)
+        single = ready.first(job.iterations.states)
         fresh = self._next_fresh(job.iterations)
-        if ready and (fresh is None or ready[0] <= fresh):
-            return ready[0]
+        if single is not None and (fresh is None or single <= fresh):
+            return single
         return fresh
 
     def take(self, position: int) -> None:
@@ -108,7 +107,7 @@ class QueueEntry:
         if position == self.fresh:
             self.fresh = position + 1
         elif self.ready is not None:
-            heapq.heappop(self.ready)
+            self.ready.drop_first()
 
     def can_reach(self, position: int) -> bool:
         """Whether `next` will return this position at some time."""
@@ -122,9 +121,8 @@ class QueueEntry:
         was_ready = self.can_reach(position)
         if position < 0:
             self.fresh = None
-        elif self.ready and position in self.ready:
-            self.ready = [other for other in self.ready if other != position]
-            heapq.heapify(self.ready)
+        elif self.ready:
+            self.ready.take_back(position)
         return was_ready
 
     def _next_fresh(self, iterations: Iterations) -> int | None:
@@ -162,6 +160,23 @@ def make_entry(
     job: Job, line: QueueLine, wall_time: float | None = None, size: int | None = None, rank: int = 0
 ) -> QueueEntry:
     return RankedEntry(job, line, wall_time, size, rank) if rank else QueueEntry(job, line, wall_time, size)
+
+
+def entry_of(job: Job, position: int) -> QueueEntry:
+    """The queue entry in which a position of a job waits, or waited before it was started."""
+    iterations = job.iterations
+    if iterations is not None and iterations.apart and (apart := iterations.apart.get(position)) is not None:
+        return apart
+    return own_entry(job, position)
+
+
+def own_entry(job: Job, position: int) -> QueueEntry:
+    """The queue entry of a position with the demand of its job, whether or not the position waits there."""
+    plan = None if job.iterations is None else job.iterations.plan
+    if plan is None:
+        return job.entries[0]
+    size = plan.size(position)
+    return next(entry for entry in job.entries if entry.size == size)
 
 
 class Durations:
@@ -283,7 +298,7 @@ class Queue:
         self._pool = pool
         self.lines: dict[Key, QueueLine] = {}
         """Lines by key; empty lines are dropped in the next scheduling pass."""
-        self.paces: dict[ResourceRequest, Durations] = {}
+        self.durations: dict[ResourceRequest, Durations] = {}
         """Durations of attempts by request, also of requests that nothing waits for."""
         self._number = 0
 
@@ -296,19 +311,19 @@ class Queue:
             line = self.lines.get(key)
         if line is None:
             self._number += 1
-            durations = self._durations(request)
+            durations = self._durations_of(request)
             never = self._pool.why_never(request)
             line = QueueLine(key, self._number, self._pool.target(request), never, durations)
             self.lines[key] = line
         return line
 
-    def _durations(self, request: ResourceRequest) -> Durations:
+    def _durations_of(self, request: ResourceRequest) -> Durations:
         """The durations of attempts with this request, also of jobs that are final, unless there are many requests."""
-        durations = self.paces.get(request)
+        durations = self.durations.get(request)
         if durations is None:
-            if len(self.paces) >= MANY_REQUESTS:
-                del self.paces[next(iter(self.paces))]
-            durations = self.paces[request] = Durations()
+            if len(self.durations) >= MANY_REQUESTS:
+                del self.durations[next(iter(self.durations))]
+            durations = self.durations[request] = Durations()
         return durations
 
     def add(self, entry: QueueEntry, now: float) -> None:

@@ -73,7 +73,7 @@ class Job:
         self.seq = seq
         self.name = name
         self.spec: bytes | None = spec
-        """Encoded description; the engine drops it once the job is final and stored in the journal."""
+        """Encoded description; None once the job is final: the journal has it."""
         self.submitted = submitted
         self.state = QUEUED
         self.message = ""
@@ -202,13 +202,14 @@ class Failure(NamedTuple):
 
     cause: str
     at: float
-    failures: NodeFailures
+    of_node: NodeFailures
+    """The failures on the node at that time; the node has another record once an attempt has succeeded there."""
 
 
 class NodeFailures:
     """The failures on a node since an attempt succeeded there."""
 
-    __slots__ = ("jobs", "losses", "lost_at", "told")
+    __slots__ = ("jobs", "losses", "lost_at", "notified")
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -217,8 +218,8 @@ class NodeFailures:
         """Number of times that the node was lost under an attempt."""
         self.lost_at = 0.0
         """Time of the last loss."""
-        self.told = False
-        """Whether a notice says that this node would be drained, if there were another one."""
+        self.notified = False
+        """Whether the user was notified that this node would be drained, if there were another one."""
 
 
 class DrainedNode(Struct, frozen=True):

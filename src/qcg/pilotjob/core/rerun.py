@@ -1,7 +1,7 @@
 """Running jobs again that have ended without success.
 
-A job or iteration comes back when everything it waits for can still succeed. Omitted dependents of what comes back come
-back, too, at any depth. What has succeeded is left alone.
+A job or iteration runs again if every prerequisite of it can still be met. Its OMITTED dependents then run again, too,
+at any depth. A job or iteration that has succeeded never runs again.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, find_cycles, is_later, prerequisites_first
 from qcg.pilotjob.core.effects import Reply, Reran
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Rerun, RerunCandidate
-from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, make_position_ready, own_entry
-from qcg.pilotjob.core.hosts import why_no_host
+from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, make_position_ready
+from qcg.pilotjob.core.host_checks import why_no_host
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED
-from qcg.pilotjob.core.outcome_waits import queue_what_is_ready, waiting_for_outcomes
+from qcg.pilotjob.core.named_jobs import find
+from qcg.pilotjob.core.outcome_waits import queue_ready_positions, waiting_for_outcomes
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, why_omitted
 from qcg.pilotjob.core.own_resources import refusals
+from qcg.pilotjob.core.queue import own_entry
 from qcg.pilotjob.core.records import Job, Past
 from qcg.pilotjob.core.submission import (
     MAX_CYCLES,
@@ -38,8 +39,8 @@ from qcg.pilotjob.description.errors import DescriptionError
 UNSUCCESSFUL = (FAILED, CANCELED, OMITTED)
 
 
-class _Returning(Struct):
-    """A job of which some part may come back."""
+class _RerunJob(Struct):
+    """A job of which some positions may run again."""
 
     job: Job
     candidate: RerunCandidate
@@ -47,28 +48,28 @@ class _Returning(Struct):
     unknown: list[str]
     """Messages about prerequisites that do not exist any more."""
     wanted: set[int]
-    """Positions that the request asks for."""
+    """Positions that the request names."""
     positions: set[int]
-    """Positions that come back."""
+    """Positions that run again."""
 
 
 def rerun(core: CoreState, event: Rerun) -> None:
     """Queue jobs and iterations again; raises `SubmissionRejected` when a new description is not valid."""
     errors: dict[str, str] = {}
-    returning = _Choice(core, event, errors).jobs()
-    for one in returning:
+    selected = _Selection(core, event, errors).jobs()
+    for one in selected:
         _requeue(core, one)
-    jobs = {one.job for one in returning}
+    jobs = {one.job for one in selected}
     waiting = _waiting_again(core, jobs)
     _unlink(core, jobs | {new_job.job for new_job in waiting})
-    for one in returning:
+    for one in selected:
         _connect(core, one)
     for new_job in waiting:
         wait_for_prerequisites(core, new_job)
         if not new_job.job.state.is_final:
-            queue_what_is_ready(core, new_job.job)
-    count = sum(len(one.positions) for one in returning)
-    data: dict[str, object] = {"rerun": count, "jobs": [one.job.name for one in returning]}
+            queue_ready_positions(core, new_job.job)
+    count = sum(len(one.positions) for one in selected)
+    data: dict[str, object] = {"rerun": count, "jobs": [one.job.name for one in selected]}
     core.effects.append(Reply({**data, "errors": errors} if errors else data))
 
 
@@ -91,19 +92,19 @@ def changed_row(job: Job, position: int, path: str) -> str:
     )
 
 
-class _Choice:
-    """Finds out what comes back."""
+class _Selection:
+    """Selects the positions that run again."""
 
     def __init__(self, core: CoreState, event: Rerun, errors: dict[str, str]) -> None:
         self._core = core
         self._event = event
         self._errors = errors
         self._states = frozenset(event.states or UNSUCCESSFUL)
-        self._found: dict[Job, _Returning] = {}
-        """Jobs that may come back, in the order of submission."""
+        self._found: dict[Job, _RerunJob] = {}
+        """Jobs that may run again, in the order of submission."""
         self._named: dict[str, tuple[Job, int]] = {}
 
-    def jobs(self) -> list[_Returning]:
+    def jobs(self) -> list[_RerunJob]:
         jobs = [self._core.jobs[name] for name in self._event.jobs]
         for job in sorted(jobs, key=lambda job: job.seq):
             self._found[job] = self._prepare(job, self._event.jobs[job.name])
@@ -122,7 +123,7 @@ class _Choice:
         if replaced and (cycles := find_cycles(waiting, MAX_CYCLES)):
             raise SubmissionRejected([about_cycle(cycle) for cycle in cycles])
         for job in prerequisites_first(waiting):
-            self._choose(self._found[job])
+            self._select(self._found[job])
         for name, (job, position) in self._named.items():
             self._report_left(name, self._found[job], position)
         problems = [problem for one in replaced for problem in self._problems_of(one)]
@@ -130,7 +131,7 @@ class _Choice:
             raise SubmissionRejected(problems)
         return [one for one in self._found.values() if one.positions]
 
-    def _prepare(self, job: Job, candidate: RerunCandidate) -> _Returning:
+    def _prepare(self, job: Job, candidate: RerunCandidate) -> _RerunJob:
         new_job = NewJob(job, candidate.description, ())
         suggestions = Suggestions(self._core.jobs) if candidate.replaced else None
         unknown = find_prerequisites(new_job, self._core.jobs, suggestions)
@@ -141,7 +142,7 @@ class _Choice:
             unknown += [f"job {job.name!r} cannot wait for {name!r}, which was submitted after it" for name in later]
             if unknown:
                 raise SubmissionRejected(unknown)
-        return _Returning(job, candidate, tuple(known), unknown, set(), set())
+        return _RerunJob(job, candidate, tuple(known), unknown, set(), set())
 
     def _want(self, name: str) -> None:
         found = find(self._core, name)
@@ -150,9 +151,8 @@ class _Choice:
             return
         job, position = found
         one = self._found.get(job)
-        candidates = [] if one is None else unsuccessful(job)
-        if position >= 0:
-            candidates = [position] if position in candidates else []
+        # A single iteration is looked at alone: a request may name all iterations of a large job.
+        candidates = [position] if one is not None and position >= 0 else [] if one is None else unsuccessful(job)
         chosen = [place for place in candidates if self._core.state_of(job, place) in self._states]
         if one is None or not chosen:
             wanted = (
@@ -164,11 +164,11 @@ class _Choice:
         one.wanted.update(chosen)
         self._named[name] = job, position
 
-    def _choose(self, one: _Returning) -> None:
-        """Let what is wanted of a job come back, and what was omitted because of others that come back."""
-        one.positions.update(position for position in unsuccessful(one.job) if self._may_return(one, position))
+    def _select(self, one: _RerunJob) -> None:
+        """Select the requested positions of a job, and those omitted because of jobs that now run again."""
+        one.positions.update(position for position in unsuccessful(one.job) if self._runs_again(one, position))
 
-    def _may_return(self, one: _Returning, position: int) -> bool:
+    def _runs_again(self, one: _RerunJob, position: int) -> bool:
         state = self._core.state_of(one.job, position)
         is_wanted = position in one.wanted
         if not is_wanted and state is not OMITTED:
@@ -186,7 +186,7 @@ class _Choice:
             )
         return is_wanted or is_touched
 
-    def _place(self, one: _Returning, position: int, prerequisite: Prerequisite) -> int | None:
+    def _place(self, one: _RerunJob, position: int, prerequisite: Prerequisite) -> int | None:
         """The position of the prerequisite of one position; None for a whole job."""
         if not prerequisite.same_index:
             return prerequisite.position
@@ -194,25 +194,25 @@ class _Choice:
         assert prerequisite.job.iterations is not None
         return prerequisite.job.iterations.position(one.job.iterations.indices[position])
 
-    def _blocker(self, one: _Returning, position: int, prerequisite: Prerequisite) -> str | None:
+    def _blocker(self, one: _RerunJob, position: int, prerequisite: Prerequisite) -> str | None:
         """Why a dependency can never be met; None if it can."""
         other, kind = prerequisite.job, prerequisite.kind
         place = self._place(one, position, prerequisite)
-        returning = self._found.get(other)
-        back = returning.positions if returning is not None else set()
+        chosen = self._found.get(other)
+        again = chosen.positions if chosen is not None else set()
         if kind == "after" and other.iterations is not None and place is None:
             bad = sum(other.iterations.counts[state] for state in UNSUCCESSFUL)
-            left = bad - len(back)
+            left = bad - len(again)
             return f"it waits for {other.name!r}, of which {left} iterations have not succeeded" if left else None
         place = -1 if place is None else place
         state = self._core.state_of(other, place)
-        comes_back = place in back or (place < 0 and bool(back))
-        if comes_back or is_dependency_met(kind, state, begun=has_begun(self._core, other, place)) is not False:
+        runs_again = place in again or (place < 0 and bool(again))
+        if runs_again or is_dependency_met(kind, state, begun=has_begun(self._core, other, place)) is not False:
             return None
         return why_omitted(kind, name_of(other, place), state)
 
-    def _report_left(self, name: str, one: _Returning, position: int) -> None:
-        """Say why something that was named does not come back."""
+    def _report_left(self, name: str, one: _RerunJob, position: int) -> None:
+        """Report why a job or iteration that the request names does not run again."""
         wanted = one.wanted if position < 0 else {position}
         left = sorted(wanted - one.positions)
         if not left:
@@ -221,7 +221,7 @@ class _Choice:
         reasons = [f"{blocker}; run that again, too" for blocker in blockers if blocker] or one.unknown
         self._errors[name] = f"job {name!r} cannot run again: {reasons[0]}"
 
-    def _problems_of(self, one: _Returning) -> list[str]:
+    def _problems_of(self, one: _RerunJob) -> list[str]:
         """What is wrong with a new description. It keeps the iterations, and its host exists."""
         job, description = one.job, one.candidate.description
         before = None if job.iterations is None else job.iterations.indices
@@ -249,8 +249,8 @@ class _Choice:
         return [f"job {job.name!r}: {refusal}" for refusal in refusals(self._core.pool, description.request)]
 
 
-def _requeue(core: CoreState, one: _Returning) -> None:
-    """Put what comes back into the state QUEUED."""
+def _requeue(core: CoreState, one: _RerunJob) -> None:
+    """Put the selected positions of a job into the state QUEUED."""
     job, candidate, iterations = one.job, one.candidate, one.job.iterations
     was_final = job.state.is_final
     positions = tuple(sorted(one.positions))
@@ -286,7 +286,7 @@ def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCa
     if job.iterations is not None and job.iterations.apart and position in job.iterations.apart:
         job.iterations.apart.pop(position).take_back(position)
         if core.holds and core.holds.since(job, position):
-            put_apart(core, job, position, own_entry(job, position).demand)
+            set_demand(core, job, position, own_entry(job, position).demand)
     core.paused.pop((job.seq, position), None)
     core.health.avoiding.pop((job.seq, position), None)
     core.health.unstartable.discard(job.seq)
@@ -299,8 +299,8 @@ def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCa
         earlier.attempts = attempts
 
 
-def _connect(core: CoreState, one: _Returning) -> None:
-    """Let what came back wait for its prerequisites, and queue what is ready."""
+def _connect(core: CoreState, one: _RerunJob) -> None:
+    """Let the selected positions wait for their prerequisites, and queue the positions that are ready."""
     job = one.job
     description = one.candidate.description
     try:
@@ -316,7 +316,7 @@ def _connect(core: CoreState, one: _Returning) -> None:
     wait_for_prerequisites(core, new_job)
     if description.outcomes:
         if not job.state.is_final:
-            queue_what_is_ready(core, job)
+            queue_ready_positions(core, job)
         return
     unmet = job.unmet
     for position in one.positions:
@@ -326,7 +326,7 @@ def _connect(core: CoreState, one: _Returning) -> None:
 
 
 def _waiting_again(core: CoreState, jobs: set[Job]) -> list[NewJob]:
-    """Other jobs with dependencies on outcomes of these jobs: what has not started waits for their next outcome."""
+    """Other jobs that wait for outcomes of these jobs: their unstarted positions wait for the next outcome."""
     found = []
     for job, description in waiting_for_outcomes(core, jobs) if jobs else ():
         new_job = NewJob(job, description, ())
@@ -338,7 +338,7 @@ def _waiting_again(core: CoreState, jobs: set[Job]) -> list[NewJob]:
 
 
 def _unlink(core: CoreState, jobs: set[Job]) -> None:
-    """Take jobs out of the dependents of others: some that they waited for when they ended may not have ended yet."""
+    """Remove jobs from the dependents of others: when a job ended, some of its prerequisites may not have ended."""
     for other in core.jobs.values() if jobs else ():
         if (dependents := other.dependents) is not None:
             for waiting in (dependents.on_job, dependents.same_index, *dependents.on_position.values()):

@@ -74,7 +74,7 @@ class Reservation:
         return not ended or (cost > SMALL and ended * STEPS_PER_END < cost)
 
     def hide(self) -> None:
-        """Hide what is free now and needed at the time of the reservation."""
+        """Hide the free resources that the reserved job needs at the time of the reservation."""
         if self._hidden:
             return
         for node, spare in self.forecast.spare.items():
@@ -84,7 +84,7 @@ class Reservation:
                 self.hidden_cores += hidden.cores.bit_count()
 
     def show(self) -> None:
-        """Show it again."""
+        """Show the hidden resources again."""
         for node, hidden in self._hidden:
             self.group.show(node, hidden)
         self._hidden.clear()
@@ -166,7 +166,7 @@ class Backfill:
         return first
 
     def free_cores(self, target: Target) -> int:
-        """The free cores, also those that are hidden at the moment."""
+        """The most free cores of any group, including cores that are hidden at the moment."""
         return max([group.free_cores + self._hidden_in(group) for group in target.groups], default=0)
 
     def any_free_cores(self) -> bool:

@@ -276,7 +276,7 @@ class Node:
         return held
 
     def _uncontested(self, part: NodePart) -> NodePart:
-        """Drop one claim on each core of `part`; returns the part with those that no other attempt holds."""
+        """Drop one claim on each core of `part`; returns the part with only the cores that no other attempt holds."""
         return replace(part, cores=tuple([core for core in part.cores if not self._drop_claim(core)]))
 
     def _drop_claim(self, core: int) -> bool:

@@ -8,18 +8,19 @@ from typing import NamedTuple
 from qcg.pilotjob.core.attempt_end import lose_attempt, requeue_attempt
 from qcg.pilotjob.core.attempt_events import attempt_ended, attempt_started
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.dependencies import is_later
 from qcg.pilotjob.core.drain import restore_drained
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted
-from qcg.pilotjob.core.finalize import FinalState, entry_of, is_met, make_final, make_position_ready
+from qcg.pilotjob.core.finalize import FinalState, is_met, make_final, make_position_ready
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.outcomes import note_begun
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, DrainedNode, Grant, Job, Past
-from qcg.pilotjob.core.retries import set_apart
+from qcg.pilotjob.core.retries import prepare_next_attempt
 from qcg.pilotjob.core.submission import NewJob, enqueue, find_prerequisites, prepare, unshared
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.iteration import Indices
@@ -250,21 +251,21 @@ class _Restoration:
         past.steps = sum(count for cause, count in saved.retries.items() if cause in GROWING_CAUSES)
 
     def _prepare_next_attempt(self, past: PastAttempts) -> None:
-        """Let a job that was retried pause for the rest of its time, and ask for as much as it did."""
+        """Let a job that was retried pause for the rest of its pause, with the demand that it had."""
         core, job = self._core, self._new_jobs[past.seq].job
         if (past.retries or past.failed_node) and not job.state.is_final:
             waits = core.state_of(job, past.position) is QUEUED
-            ready = set_apart(core, job, past.position, past.next_at if waits else 0.0)
+            ready = prepare_next_attempt(core, job, past.position, past.next_at if waits else 0.0)
             if ready and (past.seq, past.position) not in core.paused:
                 make_position_ready(core, job, past.position)
 
     def _keep_held(self, held: HeldPosition) -> None:
-        """Let an iteration wait apart from the others, if it was held or released on its own."""
+        """Give an iteration that was held or released on its own a queue entry of its own."""
         core, job = self._core, self._new_jobs[held.seq].job
         if core.state_of(job, held.position) is QUEUED:
             entry = entry_of(job, held.position)
             entry.take_back(held.position)
-            put_apart(core, job, held.position, entry.demand)
+            set_demand(core, job, held.position, entry.demand)
             if is_met(job, held.position):
                 make_position_ready(core, job, held.position)
 

@@ -9,15 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.effects import Requeued, WakeAt
 from qcg.pilotjob.core.feasibility import why_never
-from qcg.pilotjob.core.finalize import entry_of, is_met, make_position_ready
+from qcg.pilotjob.core.finalize import is_met, make_position_ready
 from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.node_health import AVOID_SECONDS, can_try_elsewhere, node_to_avoid, note_failure
 from qcg.pilotjob.core.outcomes import note_attempt
-from qcg.pilotjob.core.queue import Demand
+from qcg.pilotjob.core.queue import Demand, entry_of
 from qcg.pilotjob.core.records import Attempt, Job, Past, PastAttempt
+from qcg.pilotjob.description.encoding import RETRY_KEY
 from qcg.pilotjob.description.model import JobDescription, ResourceRequest, RetryPolicy, Sharing
 from qcg.pilotjob.description.retry import (
     GROWING_CAUSES,
@@ -39,8 +40,6 @@ class _RetryOfJob(Struct, gc=False):
 
 
 _decode = msgspec.msgpack.Decoder(_RetryOfJob).decode
-_KEY = b"\xa5retry"
-"""The key of the policy in an encoded description. Few jobs that fail have one: a search is faster than decoding."""
 
 
 def retry_attempt(
@@ -99,7 +98,7 @@ def queue_again(core: CoreState, attempt: Attempt, past: PastAttempt | None, at:
             earlier = core.past[job.seq][position]
             note_failure(core, attempt, earlier, past.cause, grows=_grows_after(core, job, past.cause))
         if past.counted or (past.cause != EndReason.CLOSED and len(core.nodes) > 1):
-            set_apart(core, job, position, past.next_at)
+            prepare_next_attempt(core, job, position, past.next_at)
             if (job.seq, position) in core.paused:
                 return
     if is_met(job, position):
@@ -115,10 +114,10 @@ def count_past(core: CoreState, job: Job, position: int, past: PastAttempt) -> N
         earlier.steps += past.cause in GROWING_CAUSES
 
 
-def set_apart(core: CoreState, job: Job, position: int, next_at: float = 0.0) -> bool:
-    """Let the next attempt have what it needs by its policy, and pause until `next_at` if that is still to come.
+def prepare_next_attempt(core: CoreState, job: Job, position: int, next_at: float = 0.0) -> bool:
+    """Set the demand of the next attempt by its retry policy, and pause until `next_at` if that time is still to come.
 
-    Returns whether the position was ready before. It has to be made ready again, unless it pauses.
+    Returns whether the position was ready before. The caller makes it ready again, unless it pauses.
     """
     past, own = core.past_of(job, position), _retry_of(core, job)
     entry = entry_of(job, position)
@@ -135,7 +134,7 @@ def set_apart(core: CoreState, job: Job, position: int, next_at: float = 0.0) ->
         until = max(next_at, core.now) + min(AVOID_SECONDS, core.patience)
         core.health.avoiding[job.seq, position] = until, job
         heapq.heappush(core.health.avoidances, (until, job.seq, position))
-    put_apart(core, job, position, Demand(request, wall_time or 0.0, entry.rank, avoid))
+    set_demand(core, job, position, Demand(request, wall_time or 0.0, entry.rank, avoid))
     if next_at > core.now:
         core.paused[job.seq, position] = next_at, job
         heapq.heappush(core.pauses, (next_at, job.seq, position))
@@ -159,7 +158,7 @@ def wake_paused(core: CoreState) -> None:
 
 
 def end_avoidances(core: CoreState) -> None:
-    """Let jobs that have avoided a node for long enough use any node, and ask for a pass when the next ones have."""
+    """Let jobs that have avoided a node for long enough use any node, and ask for a pass at the next such time."""
     health = core.health
     while health.avoidances:
         at, seq, position = health.avoidances[0]
@@ -179,13 +178,13 @@ def _use_any_node(core: CoreState, job: Job, position: int) -> None:
     if not entry.line.avoid:
         return
     was_ready = entry.take_back(position)
-    put_apart(core, job, position, entry.demand._replace(avoid=""))
+    set_demand(core, job, position, entry.demand._replace(avoid=""))
     if was_ready:
         make_position_ready(core, job, position)
 
 
 def grown_description(description: JobDescription, attempt: Attempt) -> JobDescription:
-    """The description with what this attempt gets more than the first one. The job is not final."""
+    """The description with the resources and the wall time that this attempt has grown to. The job is not final."""
     entry = entry_of(attempt.job, attempt.position)
     return replace(description, request=entry.line.request, wall_time=entry.wall_time or None)
 
@@ -198,7 +197,7 @@ def _grows_after(core: CoreState, job: Job, cause: str) -> bool:
 
 def _retry_of(core: CoreState, job: Job) -> _RetryOfJob:
     spec = job.spec
-    if spec is None or (core.retry is None and _KEY not in spec):
+    if spec is None or (core.retry is None and RETRY_KEY not in spec):
         return _NO_RETRY
     own = _decode(spec)
     return own if own.retry is not None else replace(own, retry=core.retry)

@@ -18,7 +18,7 @@ class RunCounters:
         """Below 0 while attempts of an earlier manager hold more than this run has."""
 
     def has(self, own: OwnResources, kept: Collection[str] = ()) -> bool:
-        """Whether so much is free. `kept`: names of counters that are kept for another job."""
+        """Whether the requested numbers are free. `kept`: names of counters that are kept for another job."""
         free = self.free
         return all(number <= free.get(name, 0) and name not in kept for name, number in own.of_run)
 
@@ -31,7 +31,7 @@ class RunCounters:
             self.free[name] += number
 
     def why_never(self, own: OwnResources | None) -> str | None:
-        """Why the run can never give so much, even if all of it is free; None if it can."""
+        """Why the run has too little of a requested counter, even if all of it is free; None if it has enough."""
         for name, number in () if own is None else own.of_run:
             total = self.totals.get(name, 0)
             if number > total:

@@ -7,9 +7,9 @@ from collections import Counter
 from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import UnmetDependencies
 from qcg.pilotjob.core.errors import SanityError
-from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.core.node_group import NodeGroup
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job, Lane
 from qcg.pilotjob.core.resources import Node
 from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources

@@ -1,23 +1,21 @@
-"""Changing what waiting jobs ask for."""
+"""Changes of the resource requests, wall times and priorities of waiting jobs."""
 
 from __future__ import annotations
 
 import msgspec
 
-from qcg.pilotjob.core.cancel import find, reply
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Changed
 from qcg.pilotjob.core.events import SetJobs
 from qcg.pilotjob.core.finalize import make_ready
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.named_jobs import find, reply
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.retries import set_apart
+from qcg.pilotjob.core.retries import prepare_next_attempt
 from qcg.pilotjob.core.submission import entries_for, sized_requests
 from qcg.pilotjob.description.changes import JobChange, changed_description
+from qcg.pilotjob.description.encoding import decode_spec
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import JobDescription
-
-_decode = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 def set_jobs(core: CoreState, event: SetJobs) -> None:
@@ -33,7 +31,7 @@ def set_jobs(core: CoreState, event: SetJobs) -> None:
 
 
 def _change(core: CoreState, name: str, change: JobChange) -> str:
-    """Change one job; returns why that is not possible, or nothing."""
+    """Change one job. Returns why the change is refused; empty if it was made."""
     found = find(core, name)
     if isinstance(found, str):
         return found
@@ -43,7 +41,7 @@ def _change(core: CoreState, name: str, change: JobChange) -> str:
     if refusal := _why_not_now(job, change):
         return refusal
     assert job.spec is not None
-    description = changed_description(_decode(job.spec), change)
+    description = changed_description(decode_spec(job.spec), change)
     if isinstance(description, str):
         return f"job {name!r} cannot be changed: {description}"
     try:
@@ -59,7 +57,7 @@ def _change(core: CoreState, name: str, change: JobChange) -> str:
     for entry in job.all_entries():
         core.queue.has_nothing_ready(entry)
     job.entries = entries
-    _set_apart_again(core, job)
+    _restore_own_demands(core, job)
     if job.iterations is not None:
         job.iterations.plan = plan
     if job.unmet is None or not job.unmet.on_jobs:
@@ -83,14 +81,14 @@ def _why_not_now(job: Job, change: JobChange) -> str:
     return ""
 
 
-def _set_apart_again(core: CoreState, job: Job) -> None:
-    """Let positions that wait on their own do so with the new demand of their job, grown as before."""
+def _restore_own_demands(core: CoreState, job: Job) -> None:
+    """Set the demands of positions with queue entries of their own again, from the new description."""
     if job.iterations is None:
         if core.past_of(job, -1) is not None:
-            set_apart(core, job, -1)
+            prepare_next_attempt(core, job, -1)
         return
     positions = list(job.iterations.apart or ())
     job.iterations.apart = job.iterations.apart_by_demand = None
     for position in positions:
         if not core.state_of(job, position).is_final:
-            set_apart(core, job, position)
+            prepare_next_attempt(core, job, position)

@@ -35,7 +35,7 @@ class Disposition(Enum):
     CANCEL_ALL = "cancel all"
     """Running and waiting jobs are CANCELED."""
     LEAVE = "leave"
-    """Nothing is decided: the next manager asks the agents what became of running attempts."""
+    """Nothing is decided: the next manager asks the agents for the results of running attempts."""
 
 
 class Shutdown(Struct, frozen=True):

@@ -22,7 +22,7 @@ from qcg.pilotjob.core.effects import Added, Held, Reply
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.finalize import UnstartedFinalState, make_final, make_ready, omitted_by_index
-from qcg.pilotjob.core.hosts import shared_total, why_no_host
+from qcg.pilotjob.core.host_checks import shared_total, why_no_host
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.core.outcome_waits import wait_for_outcome
@@ -88,7 +88,7 @@ def enqueue(core: CoreState, new_job: NewJob, *, accepted_before: bool = False) 
 
 
 def wait_for_prerequisites(core: CoreState, new_job: NewJob) -> None:
-    """Count what a job waits for; it is omitted where that cannot succeed any more."""
+    """Count the unmet prerequisites of a job. Positions whose prerequisites can no longer be met are omitted."""
     job = new_job.job
     if new_job.prerequisites:
         unmet = job.unmet = UnmetDependencies()
@@ -194,11 +194,11 @@ def find_prerequisites(new_job: NewJob, find: Mapping[str, Job], suggestions: Su
             problems.append(resolved)
         else:
             found[resolved] = None
-            opposite = OPPOSITES.get(kind)
+            opposite = OPPOSITES.get(kind) if description.outcomes else None
             if opposite is not None and replace(resolved, kind=opposite) in found:
                 problems.append(f"job {description.name!r} waits for {entry!r} both to succeed and not to succeed")
     new_job.prerequisites = tuple(found)
-    if sum(prerequisite.same_index for prerequisite in found) > MAX_SAME_INDEX:
+    if len(found) > MAX_SAME_INDEX and sum(prerequisite.same_index for prerequisite in found) > MAX_SAME_INDEX:
         problems.append(f"job {description.name!r} waits for more than {MAX_SAME_INDEX} jobs by index; name whole jobs")
     return problems
 

@@ -23,7 +23,7 @@ MOST_SEARCHED = 2000
 """Jobs that are searched for one that waits for others."""
 
 
-class Waiting(NamedTuple):
+class WaitingCounts(NamedTuple):
     """Numbers of QUEUED iterations, and of QUEUED jobs without iterations."""
 
     in_lines: list[tuple[QueueLine, int]]
@@ -35,13 +35,13 @@ class Waiting(NamedTuple):
     """They wait for other jobs."""
 
 
-def count_waiting(core: CoreState) -> Waiting:
+def count_waiting(core: CoreState) -> WaitingCounts:
     in_lines = [(line, number) for line in core.queue.lines.values() if (number := _ready_in(line))]
     in_lines.sort(key=_number_in, reverse=True)
     held, paused = _held(core), len(core.paused)
     queued = core.unit_counts[QUEUED]
     dependent = queued - sum([number for _, number in in_lines]) - held - paused
-    return Waiting(in_lines, held, paused, max(dependent, 0))
+    return WaitingCounts(in_lines, held, paused, max(dependent, 0))
 
 
 def held_example(core: CoreState) -> str:
@@ -102,7 +102,7 @@ def _ready_of(entry: QueueEntry) -> int:
     ready = len(entry.ready or ())
     if entry.fresh is None or job.state.is_final:
         return min(ready, queued)
-    # The iterations of a job with several sizes are spread evenly, and those that wait on their own are not here.
+    # The iterations of a job with several sizes are spread evenly. Positions with entries of their own are left out.
     own = (queued - len(iterations.apart or ())) // len(job.entries)
     return min(max(own, 0) + ready, queued)
 

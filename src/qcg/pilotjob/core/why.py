@@ -25,17 +25,25 @@ from qcg.pilotjob.core.feasibility import (
     groups_for,
     why_never,
 )
-from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
+from qcg.pilotjob.core.job_states import (
+    CANCELED,
+    EXECUTING,
+    FAILED,
+    OMITTED,
+    QUEUED,
+    SCHEDULED,
+    SUCCEED,
+    State,
+    counts_by_name,
+)
 from qcg.pilotjob.core.jobs_ahead import JobsAhead
 from qcg.pilotjob.core.outcomes import entries_of, has_begun, is_dependency_met, why_waits
-from qcg.pilotjob.core.queue import Head, QueueEntry
+from qcg.pilotjob.core.queue import Head, QueueEntry, entry_of
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job
 from qcg.pilotjob.core.reservation import Backfill, Reservation
 from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
-from qcg.pilotjob.core.why_counters import short_counters
-from qcg.pilotjob.core.why_nodes import avoided_in_words, nodes_awaited
+from qcg.pilotjob.core.why_resources import avoided_in_words, nodes_awaited, short_counters
 from qcg.pilotjob.description.model import WHOLE_GPU, Amount, DependencyKind, JobDescription, ResourceRequest
 
 Kind = Literal[
@@ -90,8 +98,9 @@ class WaitExplainer:
         self._count_ahead = JobsAhead(core.queue).count if count_ahead is None else count_ahead
         self._dependents: dict[Job, frozenset[Job]] = {}
 
-    def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
-        """Explain a QUEUED job without iterations (position -1) or a QUEUED iteration."""
+    def why_waiting(self, job: Job, position: int, description: JobDescription, *, of_line: bool = False) -> Reason:
+        """Explain a QUEUED job without iterations (position -1) or a QUEUED iteration. `of_line`: leave out what is
+        true of this job only, and not of all jobs in its queue line."""
         missing = list(self._missing(job, position, description))
         if missing:
             return _waits_for(missing)
@@ -149,7 +158,7 @@ class WaitExplainer:
             return self._in_queue("resources", text, entry, {**details, "named": named})
         if fits(request, self._candidates(request)):
             return self._could_start(entry, position, details)
-        return self._waits_for_resources(entry, position, details)
+        return self._waits_for_resources(entry, position, details, of_line=of_line)
 
     def _waits_for_host(self, request: ResourceRequest, details: dict[str, Any]) -> Reason:
         """Explain a job whose host is away, or a job for any host when all hosts that could run it are away."""
@@ -209,7 +218,9 @@ class WaitExplainer:
 
     # -- resources --------------------------------------------------------------------------------------------------
 
-    def _waits_for_resources(self, entry: QueueEntry, position: int, details: dict[str, Any]) -> Reason:
+    def _waits_for_resources(
+        self, entry: QueueEntry, position: int, details: dict[str, Any], *, of_line: bool
+    ) -> Reason:
         request = entry.line.request
         free = groups_for(request, self._candidates(request))
         wanted = _wanted(request)
@@ -222,6 +233,8 @@ class WaitExplainer:
         else:
             text = f"it needs {wanted}, and {shown['']}"
         reason = self._in_queue("resources", text, entry, details)
+        if of_line:
+            return reason
         if any(blocker[:2] == (entry.order, position) for blocker in self._blockers.values()):
             text = f"; it has waited longer than the patience of {self._core.patience:g} s, so free resources are"
             reason = replace(reason, sentence=f"{reason.sentence}{text} kept for it")
@@ -412,7 +425,7 @@ def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
 def iteration_counts(job: Job) -> dict[str, int]:
     """The number of iterations of a job in each state; states without iterations are left out."""
     assert job.iterations is not None
-    return {state.name: job.iterations.counts[state] for state in State if job.iterations.counts[state]}
+    return counts_by_name(job.iterations.counts)
 
 
 def representative_iteration(job: Job) -> int | None:

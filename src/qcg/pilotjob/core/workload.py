@@ -11,15 +11,14 @@ from itertools import islice
 from typing import NamedTuple
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.node_group import Target
-from qcg.pilotjob.core.queue import Durations, QueueLine
+from qcg.pilotjob.core.queue import Durations, QueueLine, entry_of
 from qcg.pilotjob.core.resources import Node
 from qcg.pilotjob.description.model import WHOLE_GPU, ResourceRequest
 
 MOST_SEEN = 2000
 """Running attempts that are looked at. If there are more, the others count as their average."""
-MOST_PACES = 50
+MOST_WITHOUT_WORK = 50
 """Requests that nothing waits for whose durations are known: jobs of unknown duration count as their average."""
 Shape = tuple[int, int, int]
 """Cores, GPUs and memory in MiB of a node."""
@@ -35,12 +34,12 @@ class Load(NamedTuple):
     """Average duration in seconds; None if none has succeeded."""
     slowest: float = 0.0
     ended: int = 0
-    """The number of attempts that the average is made of."""
+    """Number of attempts in the average."""
     running: int = 0
     remaining: float = 0.0
     """Seconds that all running attempts together are expected to run on."""
     longest: float = 0.0
-    """The largest part of it of one attempt."""
+    """The longest remaining time of one attempt, in seconds."""
 
 
 class _Running:
@@ -54,8 +53,8 @@ class _Running:
         self.remaining = self.longest = 0.0
 
     def add(self, elapsed: float, durations: Durations) -> None:
-        # An attempt that takes longer than the average has an unknown end: it may take as long again.
-        left = max(durations.mean - elapsed, 0.1 * elapsed)
+        # An attempt far beyond the average is unlike the ended ones: it is expected to take as long again beyond it.
+        left = max(abs(durations.mean - elapsed), 0.1 * elapsed)
         self.number += 1
         self.remaining += left
         self.longest = max(self.longest, left)
@@ -86,7 +85,7 @@ def workload(core: CoreState, in_lines: list[tuple[QueueLine, int]], now: float)
         if runs is not None:
             load = load._replace(running=runs.number, remaining=runs.remaining, longest=runs.longest)
         loads.append(load)
-    for request, durations in islice(core.queue.paces.items(), MOST_PACES):
+    for request, durations in islice(core.queue.durations.items(), MOST_WITHOUT_WORK):
         if request not in lines and durations.succeeded:
             places = _places_in(core, request, core.pool.target(request), shapes)
             loads.append(Load(0, places, durations.mean, durations.slowest, durations.succeeded))

@@ -136,10 +136,11 @@ Stdin = Annotated[str | None, Meta(description="File for standard input, relativ
 Stdout = Annotated[str | None, Meta(description="File for standard output, relative to wd.")]
 Stderr = Annotated[str | None, Meta(description="File for standard error, relative to wd; may be the same as stdout.")]
 Output = Annotated[
-    Literal["stream"] | None,
+    Literal["files", "stream"] | None,
     Meta(
         description="stream: collect both outputs of all iterations in one file per node, read with qcg-pm logs."
-        " Excludes stdout and stderr, and is not for remote hosts."
+        " Excludes stdout and stderr, and is not for remote hosts. files: the default; also in a run with"
+        " --stream-output."
     ),
 ]
 Modules = Annotated[

@@ -106,8 +106,9 @@ class Execution(Struct, frozen=True, omit_defaults=True, gc=False):
     venv: str | None = None
     model: ModelName = "default"
     model_opts: ModelOptions = ModelOptions()
-    output: Literal["stream"] | None = None
-    """`stream`: its output is collected in the output stream of its node."""
+    output: Literal["files", "stream"] | None = None
+    """`stream`: its output is collected in the output stream of its node. `files`: not even in a run that collects the
+    output of all jobs."""
 
 
 class Remote(Struct, frozen=True, omit_defaults=True, gc=False):

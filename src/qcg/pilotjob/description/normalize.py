@@ -58,7 +58,7 @@ def execution_of(form: ExecutionForm | SimpleForm, path: str, problems: list[Pro
         problems.append(Problem(f"{path}.script", "is empty"))
     if form.script is not None and form.args:
         problems.append(Problem(f"{path}.args", 'a "script" takes no arguments; write them into it'))
-    if form.output is not None and (form.stdout or form.stderr):
+    if form.output == "stream" and (form.stdout or form.stderr):
         given = "stdout" if form.stdout else "stderr"
         sentence = f'"stream" collects stdout and stderr, and excludes a file for "{given}"; give one of them'
         problems.append(Problem(f"{path}.output", sentence))

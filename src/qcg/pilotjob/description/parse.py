@@ -332,20 +332,23 @@ def _template(
 ) -> JobDescription:
     """The job description before variable substitution."""
     host, remote = "", None
+    attributes: dict[str, Any] = {}
+    given: SimpleForm | ResourcesForm | None
     if isinstance(form, SimpleForm):
+        given = form
         execution = normalize.execution_of(form, where, problems)
         iteration = iteration_of(form, files, where, problems)
         needs = normalize.resources_of(form, execution.model, iteration, where, problems)
         host, remote = normalize.remote_of(form, where, problems)
     else:
+        given = form.resources
         execution = normalize.execution_of(form.execution, f"{where}.execution", problems)
         iteration = iteration_of(form, files, where, problems)
-        needs = normalize.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
+        needs = normalize.resources_of(given, execution.model, iteration, f"{where}.resources", problems)
         if form.remote is not None:
             host, remote = normalize.remote_of(form.remote, f"{where}.remote", problems)
-    attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
-    if attributes and not normalize.check_storable(attributes, f"{where}.attributes", problems):
-        attributes = {}
+        if form.attributes and normalize.check_storable(form.attributes, f"{where}.attributes", problems):
+            attributes = form.attributes
     # Positional arguments, here and for `Execution`: keyword arguments would take longer than all the rest.
     described = JobDescription(
         form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq, remote
@@ -353,11 +356,10 @@ def _template(
     if host:
         wd_path = f"{where}.wd" if isinstance(form, SimpleForm) else f"{where}.execution.wd"
         normalize.check_staging(remote, execution.wd, wd_path, problems)
-        if execution.output:
+        if execution.output == "stream":
             sentence = "output of jobs on a remote host stays in files there; leave it out, and see: qcg-pm logs"
             problems.append(Problem(f"{wd_path.removesuffix('wd')}output", sentence))
         described = msgspec.structs.replace(described, request=msgspec.structs.replace(described.request, host=host))
-    given = form if isinstance(form, SimpleForm) else form.resources
     if given is not None and given.mem is not None:
         described = msgspec.structs.replace(described, limit_memory=True)
     if form.priority or form.hold:

@@ -6,6 +6,7 @@ each form is defined once.
 
 from __future__ import annotations
 
+import difflib
 from functools import lru_cache
 from typing import Any
 
@@ -119,7 +120,19 @@ def _hint(key: str, form: inspect.StructType) -> str:
         for choice in _choices(entry.type):
             if isinstance(choice, inspect.StructType) and any(inner.encode_name == key for inner in choice.fields):
                 return f'; it belongs inside "{entry.encode_name}"'
-    return suggestion(key, tuple(entry.encode_name for entry in form.fields))
+    return _hint_for_misspelt(key, form.cls) or suggestion(key, tuple(entry.encode_name for entry in form.fields))
+
+
+@lru_cache(maxsize=1024)  # a large file tends to repeat the same mistake in every job
+def _hint_for_misspelt(key: str, form: type) -> str:
+    """A hint for a key that is nearly one with a hint of its own, such as `resorces`; empty for other keys."""
+    hints: dict[str, str] = getattr(form, "UNKNOWN_KEY_HINTS", {})
+    for near in difflib.get_close_matches(key[:100].lower(), hints, n=1, cutoff=0.85):
+        hint = hints[near]
+        return (
+            f"; {hint}" if hint.startswith("did you mean") else f'; did you mean "{near}"? {hint[0].upper()}{hint[1:]}'
+        )
+    return ""
 
 
 def _check_length(value: list[Any], form: inspect.ListType, path: str, problems: list[Problem]) -> None:

@@ -57,7 +57,12 @@ def variable_warnings(job: JobDescription) -> list[str]:
                 without_value.append(f"${{{name}}}")
         elif dot:
             found += _about_member(head, key, job.iteration)
-        elif name not in _KNOWN and name not in named and (near := nearest_variable(name, *named)) and name not in own:
+        elif (
+            name not in _KNOWN
+            and name not in named
+            and (near := _with_head(name, job.iteration) or nearest_variable(name, *named))
+            and name not in own
+        ):
             found.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
     for name, key in dict.fromkeys(dotted for text in texts for dotted in _DOTTED.findall(text)):
         near = name if name in _KNOWN else nearest_variable(name)
@@ -69,6 +74,16 @@ def variable_warnings(job: JobDescription) -> list[str]:
             f'{", ".join(without_value)} {have} no value in a job without iterations; give the job an "iteration"'
         )
     return found
+
+
+def _with_head(name: str, iteration: Iteration | None) -> str | None:
+    """`row.T` for a name `T` that is a column of the file, `itval.T` for one that is a key of the values."""
+    if iteration is None:
+        return None
+    if iteration.rows is not None:
+        return f"row.{name}" if name in iteration.rows.columns else None
+    first = iteration.values[0] if iteration.values else None
+    return f"itval.{name}" if isinstance(first, dict) and name in first else None
 
 
 def _about_member(head: str, key: str, iteration: Iteration | None) -> list[str]:

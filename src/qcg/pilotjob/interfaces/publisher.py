@@ -53,7 +53,7 @@ class Publisher(RunObserver):
     def __init__(self, hub: Hub, keys: Keys | None, address: str) -> None:
         self._run_id = ""
         self._observers: Observers | None = None
-        """Those of the manager, once it is served."""
+        """The observers of the manager; None until requests are served."""
         self._job_events = _JobEvents(self._publish_change)
         self._observes_jobs = False
         self._numbers = dict.fromkeys((*OF_JOBS, "NOJ", SUMMARY), 0)

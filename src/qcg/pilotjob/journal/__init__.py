@@ -1,4 +1,4 @@
 """The permanent registry of a run: one SQLite file, its metadata, and queries on it.
 
-May import common, host, description and core.
+May import `common`, `host`, `description` and `core`.
 """

@@ -98,7 +98,7 @@ def times(connection: sqlite3.Connection) -> Times:
 
 
 def core_seconds(connection: sqlite3.Connection, last: float) -> dict[str, float]:
-    """Core seconds of all attempts by node, with those that were repeated; an attempt without an end counts until
+    """Core seconds of all attempts by node, including repeated ones; an attempt without an end counts until
     `last`."""
     rows = connection.execute(
         "SELECT granted, sum(CASE WHEN ended > 0 THEN max(ended - started, 0.0) ELSE ? - started END)"
@@ -118,7 +118,7 @@ def core_seconds(connection: sqlite3.Connection, last: float) -> dict[str, float
 
 
 class Used(NamedTuple):
-    """What attempts with one grant used, where it is known."""
+    """The resources used by all attempts with one grant, as far as they were measured."""
 
     grant: Grant
     core_seconds: float
@@ -128,7 +128,7 @@ class Used(NamedTuple):
 
 
 def used(connection: sqlite3.Connection) -> Iterator[Used]:
-    """What all attempts used, with those that were repeated; one entry for each different grant."""
+    """The resources that all attempts used, including repeated ones; one entry for each grant."""
     condition = "started > 0 AND ended > 0 AND memory > 0 AND granted IS NOT NULL GROUP BY granted"
     columns = "granted, sum(max(ended - started, 0.0)), sum(user + system) / 1e6, max(memory)"
     rows = connection.execute(f"SELECT {columns} FROM runs WHERE state > {QUEUED} AND {condition}")

@@ -297,8 +297,7 @@ class CommitGroup:
                 bytearray(encode_grant(attempt.grant)),
                 KILLED if attempt.killed else STOPPED if attempt.stopped else 0,
                 message,
-                *(attempt.usage or NOT_COUNTED),
-            )
+            ) + (attempt.usage or NOT_COUNTED)
 
 
 def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | None) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.encoding import decode_spec
 from qcg.pilotjob.description.iteration import Iteration
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_reader import RegistryReader
-
-_decode = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 class DamagedDescription(JournalError):
@@ -20,7 +19,7 @@ class DamagedDescription(JournalError):
 def decode_description(spec: bytes, seq: int, name: str) -> JobDescription:
     """Decode the description of a job as the registry stores it."""
     try:
-        return _decode(spec)
+        return decode_spec(spec)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Why an earlier attempt was repeated, for attempts whose record says less than their message.
+"""Causes of earlier attempts, found in their messages where the registry has no exact cause.
 
 When a job is run again by hand, the registry knows the state, the exit code and the message of its last attempt. The
 message says what ended it.

@@ -65,7 +65,7 @@ def attempts_of(
 
 
 def attempts_among(connection: sqlite3.Connection, seq: int, positions: range) -> Iterator[AttemptRecord]:
-    """The same for consecutive positions."""
+    """The latest attempts or ends of consecutive iterations of a job."""
     return _attempts_between(connection, place(seq, positions.start), place(seq, positions.stop))
 
 
@@ -105,7 +105,7 @@ def past_attempts_among(connection: sqlite3.Connection, seq: int, positions: ran
 
 
 def attempts_so_far(connection: sqlite3.Connection, seq: int) -> dict[int, tuple[int, int]]:
-    """By position of what has not succeeded, the last attempt number, and the number of attempts that were started."""
+    """By position without success, the last attempt number, and the number of attempts that were started."""
     first, end = place(seq, -1), place(seq + 1, -1)
     of_job = f"WHERE place >= {first} AND place < {end}"
     earlier = dict(past_rows(connection, f"{of_job} GROUP BY place", "place, count(*)"))
@@ -261,5 +261,5 @@ def to_attempt(row: tuple[Any, ...]) -> AttemptRecord:
 
 
 def to_usage(counts: list[int]) -> Usage | None:
-    """What an attempt used. Every process uses some memory: without it, nobody has counted."""
+    """The resources that an attempt used; None if they were not measured: every process uses some memory."""
     return Usage._make(counts) if counts[2] else None

@@ -30,7 +30,7 @@ class AttemptRecord(NamedTuple):
     together: bool = False
     """It became final together with many other iterations, without an entry in `jobs.report`."""
     usage: Usage | None = None
-    """What it used; None where nobody has counted it."""
+    """The resources that it used; None if they were not measured."""
 
 
 CAUSES_WITHOUT_FAILURE = (EndReason.CANCEL, EndReason.CLOSED)

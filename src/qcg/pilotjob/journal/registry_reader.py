@@ -36,7 +36,7 @@ class RegistryReader:
         return queries.attempts_of(self._current(), seq, positions)
 
     def attempts_among(self, seq: int, positions: range) -> Iterator[AttemptRecord]:
-        """The same for consecutive iterations."""
+        """The latest attempts of consecutive iterations."""
         return queries.attempts_among(self._current(), seq, positions)
 
     def iteration_states(self, seq: int) -> Iterator[tuple[int, State]]:
@@ -71,9 +71,9 @@ class RegistryReader:
         return queries.past_attempts_of(self._current(), seq, position)
 
     def past_attempts_among(self, seq: int, positions: range) -> Iterator[PastAttemptRecord]:
-        """The same for consecutive iterations."""
+        """The earlier attempts of consecutive iterations, in order."""
         return queries.past_attempts_among(self._current(), seq, positions)
 
     def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:
-        """The attempts of what has not succeeded: last number, and how many were started; by position."""
+        """By position without success, the last attempt number, and the number of attempts that were started."""
         return queries.attempts_so_far(self._current(), seq)

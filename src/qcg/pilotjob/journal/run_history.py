@@ -1,4 +1,4 @@
-"""What a registry knows of the course of a run: use of cores, starts, ends and failures, in bins.
+"""The history of a run from its registry: use of cores, starts, ends and failures, in bins.
 
 A run may have millions of attempts. Each function handles a part of them, so that a manager can do other things in
 between.

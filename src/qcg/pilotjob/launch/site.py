@@ -117,5 +117,6 @@ class Site(Struct, frozen=True):
 
     def streams_output_of(self, execution: Execution) -> bool:
         """Whether the output of a job goes to a stream."""
-        named = execution.stdout is not None or execution.stderr is not None
-        return execution.output is not None or (self.stream_output and not named)
+        if execution.output is not None:
+            return execution.output == "stream"
+        return self.stream_output and execution.stdout is None and execution.stderr is None

@@ -1,5 +1,5 @@
 """The manager process: engine, commit loop, observers, placement, preparation, resume and shutdown of a run.
 
-It gets its interfaces through `ports.py`, and reaches hosts through an executor. May import every package below
-interfaces, and none of interfaces, api, executor_api and cli.
+It gets its interfaces through `ports.py`, and reaches hosts through an executor.
+May import the packages of lower layers.
 """

@@ -20,7 +20,7 @@ from qcg.pilotjob.report.run_summary import Rates
 PAUSE = 0.5
 """Seconds from a change to the next sample."""
 FIRST_PAUSE = 0.05
-"""The same for the first change after a time without changes."""
+"""Seconds from the first change after a quiet time to the next sample."""
 
 
 class Activity(RunObserver):
@@ -71,7 +71,7 @@ class Activity(RunObserver):
         """Some of the failures are not part of the run any more."""
         self.outdated = self.outdated or bool(self.failures)
 
-    def has_past(self) -> None:
+    def begin_with_past(self) -> None:
         """The run began under an earlier manager: its registry has the rest of its history."""
         self.past_is_missing = self.outdated = True
 

@@ -42,6 +42,7 @@ from qcg.pilotjob.journal.metadata import (
     STARTED_IN_ALLOCATION,
     NodeSize,
 )
+from qcg.pilotjob.journal.snapshot import reading
 from qcg.pilotjob.launch.site import EnvironmentSchema, Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
@@ -177,7 +178,9 @@ def _hidden(placement: Placement) -> list[str]:
 def _restore(engine: Engine, run_dir: Path, placement: Placement) -> None:
     journal, report = engine.journal, engine.report
     try:
-        followed = resume.restore(engine.state, journal, read_unreported(run_dir, placement.agents, journal.acked()))
+        with reading(journal.path):
+            acked = journal.acked()
+        followed = resume.restore(engine.state, journal, read_unreported(run_dir, placement.agents, acked))
     except JournalError:
         report.close()
         raise

@@ -39,7 +39,7 @@ the remaining time."""
 QUERY_TIMEOUT = 20.0
 """Seconds that the batch system has to answer."""
 SHORT_QUERY_TIMEOUT = 3.0
-"""The same when the known end is near, and it is queried once more."""
+"""Seconds that the batch system has when the known end is near, and it is queried once more."""
 END_MARGIN = 15.0
 """Seconds before the end at which running jobs are ended, because records have to be sent and written. Half of a short
 grace period."""

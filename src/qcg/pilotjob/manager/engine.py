@@ -153,7 +153,7 @@ class Engine(ExecutorObserver):
 
     def restored(self, followed: list[Effect]) -> None:
         """Begin with a core that was restored from the journal. `followed`: the effects of restoring it."""
-        self.activity.has_past()
+        self.activity.begin_with_past()
         if self.state.unfinished:
             self.all_done.clear()
         self._apply(followed)

@@ -67,7 +67,7 @@ class HostCores:
         return self._reduced(placement, options, mine, others) if others else placement
 
     def _reduced(self, placement: Placement, options: Options, mine: list[int], others: list[Claim]) -> Placement:
-        """The place without the cores of other runs, or with all cores and no binding when none is left."""
+        """The placement without the cores of other runs, or with all cores and no binding when none is left."""
         (node,) = placement.specs
         runs = ", ".join(map(str, others))
         if options.share_cores:

@@ -49,9 +49,20 @@ class JobViews:
             began = _began(job, position)
             return self._view(job, position, end.state, 0.0, began, end.at, message=end.message, earlier=earlier)
         earlier = self._earlier(job, position) if attempt.ordinal > 1 else ()
-        times = attempt.scheduled, attempt.started, end.at
-        grant, exit_code, pid = attempt.grant, end.exit_code, attempt.pid
-        return self._view(job, position, end.state, *times, grant, exit_code, pid, end.message, earlier, attempt.usage)
+        return self._view(
+            job,
+            position,
+            end.state,
+            attempt.scheduled,
+            attempt.started,
+            end.at,
+            attempt.grant,
+            end.exit_code,
+            attempt.pid,
+            end.message,
+            earlier,
+            attempt.usage,
+        )
 
     def view_of(self, job: Job, position: int) -> JobEnd:
         """The current record of a job or an iteration."""
@@ -199,11 +210,11 @@ class JobViews:
             else:
                 wd = directory_of(description, position, grant, self._site, ordinal)
             pname = program_name(description.execution)
-        if position < 0 and job.iterations is not None:
+        if position >= 0:
+            value = self._value(description, position)
+        elif job.iterations is not None:
             counts = _counts(job.iterations)
             message = message_of(job, message)
-        elif position >= 0:
-            value = self._value(description, position)
         # Positional, because keyword arguments take twice as long.
         return JobEnd(
             name_of(job, position),

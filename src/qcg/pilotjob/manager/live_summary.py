@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.core_state import name_of
-from qcg.pilotjob.core.job_states import STATES
+from qcg.pilotjob.core.job_states import counts_by_name
 from qcg.pilotjob.core.resources import Node
-from qcg.pilotjob.core.waiting import Waiting, count_waiting
+from qcg.pilotjob.core.waiting import WaitingCounts, count_waiting
 from qcg.pilotjob.core.waiting_reasons import waiting_groups
 from qcg.pilotjob.core.workload import Load, workload
 from qcg.pilotjob.description.model import WHOLE_GPU
@@ -21,7 +21,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.report.estimate import Left, estimate
 from qcg.pilotjob.report.failure_groups import FailureGroup
-from qcg.pilotjob.report.formats import timestamp
+from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.recorded_history import FailureSteps, RecordedHistory
 from qcg.pilotjob.report.run_summary import (
     MOST_GROUPS,
@@ -93,9 +93,9 @@ class LiveSummary:
             host=host_name(),
             started=self._first if activity.bins is None else activity.bins.first,
             ended=None if state.unfinished else activity.all_done_at,
-            jobs=_by_name(state.job_counts),
-            iterations=_by_name(state.iteration_counts),
-            units=_by_name(state.unit_counts),
+            jobs=counts_by_name(state.job_counts),
+            iterations=counts_by_name(state.iteration_counts),
+            units=counts_by_name(state.unit_counts),
             cores=state.pool.total_cores,
             used=state.pool.taken_cores,
             gpus=sum([node.gpus for node in local]),
@@ -151,7 +151,7 @@ class LiveSummary:
             MOST_GROUPS,
             self._engine.descriptions.of,
             stalled=self._engine.commits.stalled,
-            show_time=timestamp,
+            show_time=to_second,
         )
         self._waiting = tuple([Group(group.number, group.reason, group.sentence, group.example) for group in found])
         self._explained_until = time.monotonic() + SHARE * (time.monotonic() - began)
@@ -166,7 +166,7 @@ class LiveSummary:
             self._expected_until = time.monotonic() + max(SHARE * (time.monotonic() - began), ESTIMATE_PAUSE)
         return self._estimate
 
-    def _compute_end(self, now: float, waiting: Waiting, loads: list[Load]) -> Estimate | None:
+    def _compute_end(self, now: float, waiting: WaitingCounts, loads: list[Load]) -> Estimate | None:
         state = self._engine.state
         rates = self._engine.activity.rates(now)
         taken, total = state.pool.taken_cores, state.pool.total_cores
@@ -260,15 +260,11 @@ async def _in_turns(steps: Iterator[None]) -> float:
     return seconds + time.monotonic() - began
 
 
-def _by_name(counts: Sequence[int]) -> dict[str, int]:
-    return {state.name: counts[state] for state in STATES if counts[state]}
-
-
 def _notices(nodes: Sequence[NodeSummary], *, stalled: bool) -> Iterator[str]:
     if stalled:
         yield "the registry cannot be written, so nothing is started; see service.log"
     for node in nodes[:MOST_NODES]:
         if node.state != "ready":
             what = "host" if node.remote else "node"
-            since = f" since {timestamp(node.since)[:19]}" if node.since else ""
+            since = f" since {to_second(node.since)}" if node.since else ""
             yield f"{what} {node.name} is {node.state}{since}" + (f": {node.reason}" if node.reason else "")

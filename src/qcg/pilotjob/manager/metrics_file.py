@@ -26,7 +26,7 @@ INTERVAL = 15.0
 """Seconds between two writes."""
 PATIENCE = 2.0
 """Seconds to wait for a write at the end."""
-LAST_READ = 5.0
+SUMMARY_TIMEOUT = 5.0
 """Seconds to wait for the summary at the end. Otherwise the one before is written."""
 NEW_MODE = 0o600
 """Mode of a new file: metrics name the nodes of the run, which are nobody else's business unless the owner says so."""
@@ -45,24 +45,26 @@ class MetricsFile:
         """Write the file now and from time to time, until the last time."""
         while not self._ends:
             if self._writing is None:  # otherwise the file system is slow
-                await self.read()
+                await self.take_summary()
                 if not self._ends:
                     self._write(alive=True)
             await asyncio.sleep(INTERVAL)
 
-    async def read(self) -> None:
-        """Take the summary that is written next."""
+    async def take_summary(self) -> None:
+        """Make the summary that the next write uses."""
         try:
             self._summary = await self._summarise()
         except Exception:  # metrics are no reason to end a run
             log.exception("the metrics of the run cannot be computed")
 
-    async def read_last(self) -> None:
-        """Take the summary that is written at the end, unless that takes too long."""
+    async def take_last_summary(self) -> None:
+        """Make the summary that is written at the end, unless that takes too long."""
         try:
-            await asyncio.wait_for(self.read(), LAST_READ)
+            await asyncio.wait_for(self.take_summary(), SUMMARY_TIMEOUT)
         except asyncio.TimeoutError:
-            log.warning("the last summary took longer than %g s: the metrics are those of the one before", LAST_READ)
+            log.warning(
+                "the last summary took longer than %g s: the metrics are those of the one before", SUMMARY_TIMEOUT
+            )
 
     async def finish(self) -> None:
         """Write the file for the last time, with the last summary."""

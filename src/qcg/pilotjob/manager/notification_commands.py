@@ -33,7 +33,7 @@ MOST_LOOKS = 10
 
 
 class Message(Struct, frozen=True):
-    """What the commands get."""
+    """The input of the commands for one notification."""
 
     document: bytes
     """Their standard input."""
@@ -57,7 +57,7 @@ class NotificationCommands:
         self._process: subprocess.Popen[bytes] | None = None
         self._gives_up = False
         self._kills = 0
-        """How often the command that runs was to be killed."""
+        """Number of orders to kill, one of which may come while a command is being started."""
 
     def send(self, message: Message) -> None:
         """Run all commands soon."""

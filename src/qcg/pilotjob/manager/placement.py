@@ -169,7 +169,7 @@ class AllocationLayouts(NodeLayouts):
     """Binds jobs to the cores and GPUs of nodes as their agents report them."""
 
     def __init__(self, allocation: Allocation, system: str, *, bind: bool) -> None:
-        """`system`: the name of the batch system."""
+        """`system`: the batch system in messages."""
         self._allocation = allocation
         self._system = system
         self._bind = bind

@@ -1,4 +1,4 @@
-"""What a manager needs of its interfaces. The command that starts it hands them over, so that it imports none."""
+"""The ports of a manager to its interfaces. The command that starts it passes the implementations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FileProgress(NamedTuple):
-    """How far the requests of a file have been carried out, by this manager and earlier ones."""
+    """Progress in the requests of a file, by this manager and earlier ones."""
 
     errors: int = 0
     """Requests that were answered with an error."""

@@ -25,7 +25,7 @@ from qcg.pilotjob.wire.routing import LOOPBACK
 
 
 class PreparedRun(Struct, frozen=True):
-    """What a manager begins with."""
+    """A run whose manager can begin: directory, options, journal, nodes and requests."""
 
     wd: Path
     run_dir: Path

@@ -116,7 +116,7 @@ def _remote_host(config: HostConfig, run: RunIdentity, clients: ClientsContact |
     from qcg.pilotjob.executors.ssh.batch import batch_record
     from qcg.pilotjob.executors.ssh.connection import Setup
     from qcg.pilotjob.executors.ssh.executor import RemoteHost
-    from qcg.pilotjob.executors.ssh.job_files import RsyncJobFiles
+    from qcg.pilotjob.executors.ssh.rsync_job_files import RsyncJobFiles
 
     setup = Setup(batch_record(config), service_files=lambda: service_files(run, clients))
 

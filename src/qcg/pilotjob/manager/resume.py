@@ -20,6 +20,7 @@ from qcg.pilotjob.journal.metadata import (
     REPORT_SIZE,
     DamagedMetadata,
 )
+from qcg.pilotjob.journal.snapshot import reading
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
@@ -28,7 +29,8 @@ def restore(core: CoreState, journal: Journal, unreported: UnreportedRecords) ->
     """Restore an empty core from the registry and from the ledgers of agents that have ended; returns the effects."""
     ledgers = LedgerRecords(unreported.records, unreported.agents, complete=unreported.is_complete)
     try:
-        return core_restore.restore(core, journal.load(), ledgers, time.time())
+        with reading(journal.path):
+            return core_restore.restore(core, journal.load(), ledgers, time.time())
     except DamagedDescription as error:
         raise damaged(journal.path, str(error)) from None
 
@@ -42,7 +44,8 @@ def complete_report(report: ReportWriter, journal: Journal, views: JobViews, cor
     journal.set_metadata(REPORT_SIZE, UNKNOWN)
     journal.commit()
     known = report.recover()
-    return report.add_missing(views.recorded_ends(core.jobs.values()), known)
+    with reading(journal.path):
+        return report.add_missing(views.recorded_ends(core.jobs.values()), known)
 
 
 def forget_end(journal: Journal, *, when_done: bool) -> None:

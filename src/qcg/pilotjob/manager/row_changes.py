@@ -11,20 +11,18 @@ from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.job_states import SUCCEED
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.rerun import changed_row
+from qcg.pilotjob.description.encoding import COLUMNS_KEY
 from qcg.pilotjob.description.iteration import RowError, RowFile
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.rows.store import RowFiles
-
-_MARK = b"\xa7columns"
-"""The key of a parameter file in an encoded description. It saves the decoding of descriptions without one."""
 
 
 def changed_row_files(state: CoreState, descriptions: Descriptions, row_files: RowFiles) -> list[str]:
     """A sentence for each unfinished job whose parameter file is not as it was when the job was submitted."""
     notices = []
     for job in state.jobs.values():
-        if job.iterations is None or job.state.is_final or job.spec is None or _MARK not in job.spec:
+        if job.iterations is None or job.state.is_final or job.spec is None or COLUMNS_KEY not in job.spec:
             continue
         iteration = descriptions.of(job).iteration
         if iteration is not None and iteration.rows is not None and (notice := _notice(iteration.rows, row_files)):

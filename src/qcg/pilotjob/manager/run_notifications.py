@@ -1,4 +1,4 @@
-"""Notifications of one manager: watches the run, and has the commands of `--notify` run."""
+"""Notifies the user of one run: passes its events to the rules, and notifications to the commands of `--notify`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.common.printable import printable, printable_json
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.job_states import FAILED, QUEUED, State
+from qcg.pilotjob.core.job_states import FAILED, QUEUED, counts_by_name
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.waiting import count_waiting
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.journal.metadata import NOTIFIED
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.notification_commands import Message, NotificationCommands
-from qcg.pilotjob.manager.notifications import Failure, Notification, NotificationRules, RunStatus, parse_notify_on
+from qcg.pilotjob.manager.notification_rules import (
+    FailedJob,
+    Notification,
+    NotificationRules,
+    RunStatus,
+    parse_notify_on,
+)
 from qcg.pilotjob.manager.observers import RunObserver
 from qcg.pilotjob.manager.run_result import RunResult
 
@@ -29,7 +35,7 @@ LOOK_INTERVAL = 5.0
 END_PATIENCE = 30.0
 """Seconds that the commands have at the end of the manager."""
 SHORT_END_PATIENCE = 5.0
-"""The same when the time of the manager is over: the batch system may end it."""
+"""Seconds that the commands have at the end of the manager if its time is over: the batch system may end it."""
 
 
 class RunNotifications(RunObserver):
@@ -47,16 +53,16 @@ class RunNotifications(RunObserver):
         self._rules = NotificationRules(on, clock.steady(), failures, journal.metadata(NOTIFIED))
         self._interval = min(LOOK_INTERVAL, on.stall / 4 or LOOK_INTERVAL)
         self._engine.observers.subscribe(self)
-        self._take_notice(None)
+        self._count_failures(None)
 
     def failed(self, transition: Transition) -> None:
-        self._take_notice(Failure(name_of(transition.job, transition.position), transition.message))
+        self._count_failures(FailedJob(name_of(transition.job, transition.position), transition.message))
 
-    def _take_notice(self, last: Failure | None) -> None:
+    def _count_failures(self, last: FailedJob | None) -> None:
         found = self._rules.failed(self._failures_before + self._engine.state.failure_limit.failures, last)
         if found or last is None:
             # Committed with the failure itself.
-            self._engine.journal.set_metadata(NOTIFIED, self._rules.told)
+            self._engine.journal.set_metadata(NOTIFIED, self._rules.notified)
             self._engine.commits.commit_soon()
         self._send(found)
 
@@ -106,8 +112,8 @@ class RunNotifications(RunObserver):
             "run": self._manager.run_id,
             "directory": str(self._engine.journal.path.parent),
             "host": host_name(),
-            "jobs": _by_name(state.job_counts),
-            "iterations": _by_name(state.iteration_counts),
+            "jobs": counts_by_name(state.job_counts),
+            "iterations": counts_by_name(state.iteration_counts),
             **notification.details,
         }
         return Message(printable_json(msgspec.json.encode(_encodable(document))) + b"\n", variables)
@@ -119,15 +125,11 @@ def _end_of(result: RunResult) -> Notification:
         "cause": result.end.cause.name.lower(),
         "reason": result.end.reason,
         "exit_code": result.exit_code,
-        "jobs": _by_name(result.counts),
+        "jobs": counts_by_name(result.counts),
         "jobs_left": result.jobs_left,
     }
     sentence = result.headline() + (f". {last_line}" if last_line else "")
     return Notification("end", printable(sentence), details)
-
-
-def _by_name(counts: list[int]) -> dict[str, int]:
-    return {state.name: counts[state] for state in State if counts[state]}
 
 
 def _encodable(document: dict[str, Any]) -> dict[str, Any]:

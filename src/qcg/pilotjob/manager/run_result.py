@@ -40,7 +40,7 @@ class ManagerEnd(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, kw_only=True):
-    """How one manager of a run ended."""
+    """The result of one manager of a run."""
 
     run_dir: Path
     counts: list[int]
@@ -89,7 +89,7 @@ class RunResult(msgspec.Struct, kw_only=True):
         return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.requests.errors else FAILURE
 
     def last_line(self, *, followed: bool = False) -> str:
-        """How many jobs and requests are left, why, and the command that continues with them; empty without any.
+        """The number of jobs and requests left, why, and the command that continues with them; empty without any.
 
         `followed`: another allocation continues without the user."""
         go_on = resume_command(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")

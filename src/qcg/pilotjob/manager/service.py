@@ -160,7 +160,7 @@ class Service:
             unfinished = engine.state.unfinished
             await shutdown.carry_out()
             if metrics is not None:
-                await metrics.read_last()
+                await metrics.take_last_summary()
         finally:
             for task in background:
                 task.cancel()

@@ -63,7 +63,7 @@ class SignalWatch:
         """Set by SIGINT and SIGTERM after `end`."""
 
     def begin(self) -> None:
-        """Act on signals from now on, and on those that have come already."""
+        """Act on signals from now on, and on the early signals."""
         for number in self._early.watched:
             asyncio.get_running_loop().add_signal_handler(number, self._received, number)
         for number in self._early.received:

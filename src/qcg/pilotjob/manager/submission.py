@@ -63,7 +63,7 @@ class Submissions:
             self._engine.dispatch(events.Remove(ended))
 
     def _refuse(self, jobs: list[Job], counted: Counted | None) -> None:
-        """Jobs that were committed and cannot be synced: after a crash of the machine they might be there, or not."""
+        """Cancel and remove jobs that were committed and cannot be synced: they may or may not survive a crash."""
         engine = self._engine
         self._refused += jobs
         self._cancel([job for job in self._still_there(jobs) if not job.state.is_final])
@@ -75,8 +75,8 @@ class Submissions:
     def _cancel(self, jobs: list[Job]) -> None:
         """Cancel jobs of a refused submission.
 
-        Those that no host has started leave no entry in the report. Jobs of other submissions that are omitted because
-        of them have one."""
+        Jobs that no host has started leave no entry in the report. Jobs of other submissions that are omitted as their
+        dependents do."""
         engine = self._engine
         report_length = engine.report.length
         engine.dispatch(events.Cancel([job.name for job in jobs]))

@@ -1,6 +1,6 @@
 """Reports for people and programs: `jobs.report`, written while jobs end, and the report on a whole run.
 
-May import `runs` and everything below it; `manager`, `interfaces`, the clients and `cli` import it.
+May import `runs` and lower layers.
 """
 
 from __future__ import annotations

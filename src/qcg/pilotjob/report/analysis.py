@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.aggregates import Used
 from qcg.pilotjob.journal.errors import JournalError
@@ -69,8 +68,8 @@ class _Report:
             directory=os.fspath(self.directory),
             finished=summary.finished,
             at_work=summary.at_work,
-            jobs=_by_name(summary.jobs),
-            iterations=_by_name(summary.iterations),
+            jobs=counts_by_name(summary.jobs),
+            iterations=counts_by_name(summary.iterations),
             started=summary.first if summary.jobs else None,
             ended=summary.last if summary.jobs else None,
             queue_times=statistics_of(summary.queue_times),
@@ -130,10 +129,6 @@ class _Report:
             0 if run.usage is None else run.usage.memory << 10,
             0 if run.grant is None else memory_of(run.grant),
         )
-
-
-def _by_name(counts: Counter[State]) -> dict[str, int]:
-    return {state.name: counts[state] for state in State if counts[state]}
 
 
 def _usage_of(used: list[Used]) -> dict[str, Any]:

@@ -18,6 +18,11 @@ def timestamp(at: float) -> str:
     return f"{_date_and_time(second)}.{microseconds:06d}"
 
 
+def to_second(at: float) -> str:
+    """`2018-01-11 16:02:27`, local time: for people."""
+    return _date_and_time(int(at))
+
+
 # Jobs are submitted and scheduled in batches, so many of them share these times.
 shared_timestamp = lru_cache(maxsize=256)(timestamp)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report.picture import SHADES, Area, Cells, Picture, Rect, Shape, Text, shortened, text_width
 from qcg.pilotjob.report.time_axis import in_words, ticks
 from qcg.pilotjob.report.timeline import Bar, Level, Timeline, TimelineRow
@@ -179,8 +180,16 @@ def _bar(bar: Bar, y: float, tall: float, frame: _Frame) -> Iterator[Shape]:
     attempt = f", attempt {bar.attempt}" if bar.attempt > 1 else ""
     title = f"{name}{attempt}: {bar.state}, {in_words(end - bar.start)}"
     yield Rect(left, y, wide, tall, bar.state, min(2.5, wide / 3), title)
+    if bar.state == State.FAILED.name:
+        yield _failure_mark(left, y, wide, tall)
     if tall >= 13 and (text := shortened(name, SMALL, wide - 9)) and len(text) > 2:
         yield Text(left + 5, y + tall / 2 + 3.7, text, SMALL, "page")
+
+
+def _failure_mark(left: float, y: float, wide: float, tall: float) -> Rect:
+    """A line along the lower edge of a bar: failures are seen without colour, too."""
+    high = max(1.0, tall * 0.12)
+    return Rect(left, y + tall - 2 * high, wide, high, "page")
 
 
 def _cells(row: TimelineRow, y: float, tall: float, frame: _Frame) -> Iterator[Shape]:
@@ -228,6 +237,8 @@ def _legend(timeline: Timeline, rows: list[TimelineRow], y: float) -> Iterator[S
     x = MARGIN
     for colour, label in entries:
         yield Rect(x, y - 9.5, 11, 11, colour, 2.5)
+        if bars and colour == State.FAILED.name:
+            yield _failure_mark(x, y - 9.5, 11, 11)
         yield Text(x + 17, y, label, 12, "muted")
         x += 17 + text_width(label, 12) + 26
 

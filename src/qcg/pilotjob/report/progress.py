@@ -23,7 +23,8 @@ def progress_line(state: CoreState) -> str:
     if sum(state.iteration_counts):
         parts.append(_done(state.iteration_counts, "iterations"))
     parts.append(f"{state.executing} running")
-    parts += [f"{state.job_counts[end]} {word}" for end, word in _WORDS if state.job_counts[end]]
+    # Iterations one by one, as in the bar and in the lines about failures.
+    parts += [f"{state.unit_counts[end]} {word}" for end, word in _WORDS if state.unit_counts[end]]
     parts.append(f"{state.pool.taken_cores} of {state.pool.total_cores} cores busy")
     return ", ".join(parts)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.core.records import DrainedNode
 from qcg.pilotjob.journal import aggregates, queries
 from qcg.pilotjob.journal.metadata import DRAINED_NODES, RESOURCES, DamagedMetadata, MetadataKey, NodeSize, T
@@ -45,9 +45,9 @@ def recorded_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummar
         host="",
         started=first,
         ended=last if is_over else None,
-        jobs=_by_name(counts.jobs),
-        iterations=_by_name(counts.iterations),
-        units=_by_name(counts.units),
+        jobs=counts_by_name(counts.jobs),
+        iterations=counts_by_name(counts.iterations),
+        units=counts_by_name(counts.units),
         cores=cores,
         used=0,
         gpus=0,
@@ -69,10 +69,6 @@ def _metadata(connection: sqlite3.Connection, key: MetadataKey[T]) -> T:
         return key.read(connection)
     except DamagedMetadata:
         return key.default
-
-
-def _by_name(counts: Counter[State]) -> dict[str, int]:
-    return {state.name: counts[state] for state in State if counts[state]}
 
 
 def _nodes(sizes: list[NodeSize], drained: dict[str, DrainedNode]) -> Iterator[NodeSummary]:

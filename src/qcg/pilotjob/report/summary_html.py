@@ -19,7 +19,7 @@ def summary_text(summary: RunSummary) -> str:
     done, failed, total = progress_of(summary)
     parts = [f"{done} of {total} done"]
     if failed:
-        parts.append(f"{failed} failed")
+        parts.append(f"{failed} not successful")
     parts += [f"{summary.running} running", f"{summary.used} of {pluralize(summary.cores, 'core')} used"]
     if summary.estimate is not None:
         parts.append(f"expected end {_time(summary.estimate.at, summary.at)}")
@@ -51,7 +51,7 @@ def summary_html(summary: RunSummary) -> str:
     facts += [] if summary.alive else ["no manager runs"]
     facts += summary.notices[:MOST_NOTICES]
     cells = "".join(_row(row, "th" if number == 0 else "td") for number, row in enumerate(rows))
-    bar = f'<progress value="{done}" max="{max(total, 1)}" style="width: 16em"></progress> {done} of {total} done'
+    bar = f'<progress value="{done}" max="{max(total, 1)}" style="width: 16em"></progress> {done:,} of {total:,} done'
     return (
         f'<div class="qcg-pm"><div><b>{_safe(summary.run)}</b></div><div>{bar}</div>'
         f"<table>{cells}</table>{''.join(f'<div>{_safe(fact)}</div>' for fact in facts)}</div>"
@@ -62,7 +62,7 @@ def _state_row(summary: RunSummary, state: State) -> tuple[str, ...]:
     numbers = [summary.jobs.get(state.name, 0)]
     if summary.iterations:
         numbers.append(summary.iterations.get(state.name, 0))
-    return f"{colour_of(state.name).symbol} {state.name}", *[str(number or "") for number in numbers]
+    return f"{colour_of(state.name).symbol} {state.name}", *[f"{number:,}" if number else "" for number in numbers]
 
 
 def _row(cells: tuple[str, ...], tag: str) -> str:
@@ -72,7 +72,7 @@ def _row(cells: tuple[str, ...], tag: str) -> str:
 
 def _expected(expected: Estimate, now: float) -> str:
     earliest, latest = _time(expected.earliest, now), _time(expected.latest, now)
-    between = f", probably between {earliest} and {latest}" if earliest != latest else ""
+    between = f", as likely as not between {earliest} and {latest}" if earliest != latest else ""
     return f"expected end {_time(expected.at, now)}{between}"
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.job_states import STATES
+from qcg.pilotjob.core.job_states import STATES, counts_by_name
 from qcg.pilotjob.report.attempt_columns import AttemptColumns, read_columns
 from qcg.pilotjob.report.timeline_builder import Builder, NodeLoad
 from qcg.pilotjob.report.timeline_lanes import Lane, Load, Profile
@@ -101,8 +101,7 @@ class Timeline:
 
     def states(self) -> dict[str, int]:
         """Numbers of attempts by state, for states with attempts."""
-        counts = Counter(self._states)
-        return {state.name: counts[state] for state in STATES if counts[state]}
+        return counts_by_name(Counter(self._states))
 
     def lanes(self, level: Level) -> int:
         """The number of rows."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
 from pathlib import Path
 
-from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.job_states import counts_by_name
 from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
 from qcg.pilotjob.report.run_summary import MOST_NODES, NodeSummary, RunSummary
 from qcg.pilotjob.report.summary import count_states
@@ -38,9 +37,9 @@ def first_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummary:
         host="",
         started=started,
         ended=None,
-        jobs=_by_name(counts.jobs),
-        iterations=_by_name(counts.iterations),
-        units=_by_name(counts.units),
+        jobs=counts_by_name(counts.jobs),
+        iterations=counts_by_name(counts.iterations),
+        units=counts_by_name(counts.units),
         cores=sum([size.cores for size in sizes]),
         used=0,
         gpus=0,
@@ -54,7 +53,3 @@ def first_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummary:
         failed=(),
         history=None,
     )
-
-
-def _by_name(counts: Counter[State]) -> dict[str, int]:
-    return {state.name: counts[state] for state in State if counts[state]}

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.events import Cancel
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.description.requests import CancelJob
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.manager.manager import Manager
@@ -20,7 +20,7 @@ async def cancel_job(manager: Manager, request: CancelJob) -> Answer:
 
 
 def _unreachable(state: CoreState, names: list[str]) -> dict[str, Any]:
-    """The unreachable hosts that still run some of these jobs: they are told when they answer."""
+    """The unreachable hosts that still run some of these jobs: they get the order when they answer."""
     found: dict[str, Any] = {}
     for host in state.pool.hosts:
         away = [node.spec.name for node in host.nodes if node.spec.name in state.unreachable_since]
@@ -30,13 +30,13 @@ def _unreachable(state: CoreState, names: list[str]) -> dict[str, Any]:
             if attempt.killed
             for position in (attempt.position, -1)
         }
-        jobs = [name for name in names if _place(state, name) in killed]
+        jobs = [name for name in names if _job_and_position(state, name) in killed]
         if jobs:
             found[host.name] = {"jobs": jobs, "since": timestamp(state.unreachable_since[away[0]])}
     return found
 
 
-def _place(state: CoreState, name: str) -> tuple[str, int] | None:
-    """The name of a job, and the position of the iteration that is meant, or -1."""
+def _job_and_position(state: CoreState, name: str) -> tuple[str, int] | None:
+    """The name of a job and the position of its iteration, or -1 for a job without one; None for an unknown name."""
     found = find(state, name)
     return None if isinstance(found, str) else (found[0].name, found[1])

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.iteration import IndexList
 from qcg.pilotjob.description.requests import JobInfo

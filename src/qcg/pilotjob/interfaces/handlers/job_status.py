@@ -4,8 +4,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.job_states import FAILED, QUEUED
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.description.requests import JobStatus
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView

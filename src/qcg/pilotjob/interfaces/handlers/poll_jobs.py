@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.errors import quoted, suggestion
 from qcg.pilotjob.description.requests import JobStatus, PollJobs

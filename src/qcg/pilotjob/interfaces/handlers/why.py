@@ -4,9 +4,9 @@ import asyncio
 import time
 from typing import Any
 
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.why import (
     Reason,

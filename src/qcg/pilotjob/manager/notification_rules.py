@@ -1,4 +1,4 @@
-"""When a run notifies its user: at its end, at failures, and when it stalls. Pure: time is an argument."""
+"""Rules of `--notify-on`: when to notify the user of the end of a run, of failures and of stalls. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Notification(Struct, frozen=True):
     """For programs."""
 
 
-class Failure(Struct, frozen=True):
+class FailedJob(Struct, frozen=True):
     """A job or an iteration that has failed."""
 
     name: str
@@ -53,7 +53,7 @@ class Failure(Struct, frozen=True):
 
 
 class RunStatus(Struct, frozen=True):
-    """What the rules look at from time to time."""
+    """A sample of the run for the stall rule."""
 
     progress: tuple[int, ...]
     """Numbers that change with every start and every end of an attempt."""
@@ -99,46 +99,48 @@ def _seconds(value: str) -> float:
 class NotificationRules:
     """Decides when to notify, under one manager. Each threshold of failures is notified once in a run."""
 
-    def __init__(self, on: NotifyOn, now: float, failures: int, told: Iterable[str] | None) -> None:
+    def __init__(self, on: NotifyOn, now: float, failures: int, notified: Iterable[str] | None) -> None:
         """`now`: by a clock that does not jump, here and below. `failures`: jobs and iterations that have failed so
-        far. `told`: the thresholds that earlier managers have notified; None if they had nobody to notify, so that
+        far. `notified`: the thresholds that earlier managers have notified; None if they had nobody to notify, so that
         their failures are no news."""
         self.on = on
         self._thresholds: dict[str, int] = {FIRST_FAILURE: 1} if on.first_failure else {}
         self._thresholds |= {f"failures={number}": number for number in on.failures}
-        self._told = set(told) if told is not None else {key for key, at in self._thresholds.items() if at <= failures}
+        self._notified = (
+            set(notified) if notified is not None else {key for key, at in self._thresholds.items() if at <= failures}
+        )
         self._failures = failures
         self._progress: tuple[int, ...] | None = None
         self._quiet_since = now
         self._unwritable_since: float | None = None
-        self._told_stall: set[str] = set()
+        self._notified_stalls: set[str] = set()
         """The stalls that were notified and are not over."""
         self._last_stall: dict[str, float] = {}
         """When each kind of stall was notified last."""
 
     @property
-    def told(self) -> list[str]:
+    def notified(self) -> list[str]:
         """The thresholds that were notified, for the next manager."""
-        return sorted(self._told)
+        return sorted(self._notified)
 
-    def failed(self, failures: int, last: Failure | None = None) -> list[Notification]:
-        """Take notice of failures. `failures`: how many there are in all. `last`: the last one, if it is known."""
+    def failed(self, failures: int, last: FailedJob | None = None) -> list[Notification]:
+        """Count failures. `failures`: their number in the whole run. `last`: the last one, if it is known."""
         self._failures = failures
-        crossed = [key for key, at in self._thresholds.items() if at <= failures and key not in self._told]
-        self._told.update(crossed)
+        crossed = [key for key, at in self._thresholds.items() if at <= failures and key not in self._notified]
+        self._notified.update(crossed)
         return [_failure(key, failures, last) for key in crossed]
 
     def look(self, now: float, status: RunStatus) -> list[Notification]:
-        """Look for a stall."""
+        """Return the notifications of stalls that are due."""
         if not self.on.stall:
             return []
         if status.progress != self._progress or not status.waiting:
             self._progress = status.progress
             self._quiet_since = now
-            self._told_stall.discard("quiet")
+            self._notified_stalls.discard("quiet")
         if not status.unwritable:
             self._unwritable_since = None
-            self._told_stall.discard("registry")
+            self._notified_stalls.discard("registry")
         elif self._unwritable_since is None:
             self._unwritable_since = now
         if self._unwritable_since is not None:
@@ -151,9 +153,9 @@ class NotificationRules:
 
     def _stalled(self, reason: str, now: float, seconds: float, status: RunStatus) -> list[Notification]:
         last = self._last_stall.get(reason)
-        if reason in self._told_stall or (last is not None and now - last < STALL_PAUSE):
+        if reason in self._notified_stalls or (last is not None and now - last < STALL_PAUSE):
             return []
-        self._told_stall.add(reason)
+        self._notified_stalls.add(reason)
         self._last_stall[reason] = now
         if reason == "registry":
             sentence = f"the registry cannot be written since {_duration(seconds)}, so nothing is started"
@@ -165,7 +167,7 @@ class NotificationRules:
         return [Notification("stall", sentence, details)]
 
 
-def _failure(key: str, failures: int, last: Failure | None) -> Notification:
+def _failure(key: str, failures: int, last: FailedJob | None) -> Notification:
     details: dict[str, Any] = {"failures": failures}
     which = ""
     if last is not None:

@@ -1,4 +1,4 @@
-"""Which jobs and iterations are held: they wait until they are released."""
+"""The jobs and iterations that are held: they wait until they are released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Holds:
         self.by_number: dict[int, Job] = {}
         """The jobs with any of these holds, by number."""
         self.iterated: dict[int, Job] = {}
-        """Those of them that have iterations."""
+        """The iterated jobs among `by_number`, by number."""
 
     def __bool__(self) -> bool:
         return bool(self.jobs or self.positions)

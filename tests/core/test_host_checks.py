@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.core.can_progress import why_over
-from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import HostReported, HostUnreachable, Submit
+from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.why import Reason, WaitExplainer
 from qcg.pilotjob.description.model import JobDescription, Remote, Sharing
