@@ -24,7 +24,7 @@ class Lanes(HostTest):
         return any(isinstance(body, Started) and body.id == id for _, body in self.records)
 
     def ran(self):
-        """Those that are over and did run, in the order of their ends."""
+        """The jobs that ran and have ended, in the order of their ends."""
         return [body.id for _, body in self.records if isinstance(body, Ended) and body.pid]
 
     def told(self):

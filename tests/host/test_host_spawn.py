@@ -315,7 +315,7 @@ class Unstartable(Refusals):
 
 
 class Mishaps(Refusals):
-    """Pretended, by something else in place of what Python calls."""
+    """Simulated: other functions replace those of the standard library."""
 
     def test_a_job_runs_also_when_the_host_stays_bound_to_its_cores(self):
         own = os.sched_getaffinity(0)
@@ -371,7 +371,7 @@ class NoRoom(HostTest):
         assert may_return(timeout + 0.2, others_run=True)
         assert may_return(3 * timeout)
         assert not may_return(4 * timeout)
-        capacity.is_there()
+        capacity.process_started()
         assert may_return(4 * timeout + 0.1)
 
     def test_a_job_waits_for_process_capacity_as_long_as_other_jobs_run(self):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,16 @@ def test_the_directory_trees_are_as_documented_on_both_sides(lab: Lab, channel: 
 
 
 def sub_commands(calls: list[Call]) -> list[str]:
-    """What crossed: the sub-command of each ssh call that is ours, and `rsync` with its direction."""
+    """What crossed: the sub-command of each ssh call, and `rsync` with its direction. Other calls are whole."""
     known = ("remote-init", "jobs-submit", "jobs-poll", "jobs-kill", "cat-log", "remote-tidy", "remote-serve")
     found = []
     for call in calls:
-        text = str(call)
         if call.argv[0] == "rsync":
             found.append("rsync-out" if "wizard:" in call.argv[-1] else "rsync-in")
-        elif "rsync --server" not in text and " -O " not in text:
-            found += [name for name in known if f" {name} " in text]
+        elif "-O" not in call.argv and not call.argv[-1].startswith("rsync --server") and "--server" not in call.argv:
+            *_, name, run = shlex.split(call.argv[-1])
+            is_ours = name in known and run == "qcg-run/suitex"
+            found.append(name if is_ours else str(call))
     return found
 
 

@@ -45,6 +45,35 @@ def test_an_unreachable_host_delays_its_own_jobs_only(lab: Lab, channel: str):
     run.check_starts(["late"], lab.tower)
 
 
+def test_jobs_start_when_one_of_several_dead_login_hosts_is_back(lab: Lab, channel: str):
+    for host in (lab.wizard, lab.wizard2):
+        host.refuse()
+    hosts = {"wizards": {"address": ["wizard", "wizard2"]}}
+    run = RemoteRun(lab, [remote_job("late", host="wizards")], channel=channel, hosts=hosts).start()
+    run.wait_for_log("wizards is unreachable")
+    told = run.why("late")
+    assert "wizard refuses connections" in told
+    assert "wizard2 refuses connections" in told
+    lab.wizard2.heal()
+    run.finish()
+    run.check_starts(["late"])
+    assert run.status("late")["HOST"] == "wizard2"
+
+
+def test_nothing_stays_on_a_host_whose_manager_was_killed_while_the_network_was_silent(lab: Lab, channel: str):
+    """The host never learns that its connection is dead."""
+    run = RemoteRun(lab, [waiting_job("one")], channel=channel).start()
+    run.wait_for_log("one EXECUTING")
+    lab.wizard.drop()
+    run.kill()
+    run.release()
+    wait_for(lambda: "ENDED" in run.status("one"), what="the end of the job")
+    wait_for(lambda: not [one for one in lab.wizard.processes() if " sshd:" not in f" {one}"], 60, run.explain)
+    lab.wizard.heal()
+    run.start().finish()
+    run.check_starts(["one"])
+
+
 def test_a_resumed_run_starts_while_its_host_is_down_and_reconciles_later(lab: Lab, channel: str):
     run = RemoteRun(lab, [waiting_job("remote"), remote_job("elsewhere", host="tower", after=["remote"])],
                     channel=channel, hosts={"wizard": {}, "tower": {}}).start()  # fmt: skip

@@ -113,10 +113,14 @@ def test_a_manager_that_was_killed_while_connecting_starts_its_jobs_later(lab: L
 def test_a_second_login_host_takes_over_when_the_first_is_dead(lab: Lab, channel: str):
     lab.wizard.refuse()
     hosts = {"wizards": {"address": ["wizard", "wizard2"], "retrieve": "always"}}
-    jobs = [remote_job("one", host="wizards"), waiting_job("killed", host="wizards")]
+    jobs = [remote_job("one", "echo hello", host="wizards"), waiting_job("killed", host="wizards")]
     run = RemoteRun(lab, jobs, channel=channel, hosts=hosts).start()
     run.wait_for_marks(2)
+    run.wait_for_states({"one": "SUCCEED"})
+    assert run.qcg_pm("-p", run.run_dir.name, "poll", "killed").startswith("killed EXECUTING")
+    assert run.qcg_pm("-p", run.run_dir.name, "cat-log", "one") == "hello\n"
     run.qcg_pm("-p", run.run_dir.name, "cancel", "killed")
     assert run.wait() == 1
     assert run.states() == {"one": "SUCCEED", "killed": "CANCELED"}
     assert run.status("one")["HOST"] == "wizard2"
+    assert lab.citadel.read("qcg-run/x/log/job/1/one/01/job.out") == "hello\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
+from statistics import median
 
 import pytest
 
@@ -95,11 +97,12 @@ def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, cha
     run.check_starts(["long"])
 
 
-def test_a_shared_file_system_gets_no_files(lab: Lab):
+def test_a_shared_file_system_gets_no_files(lab: Lab, channel: str):
     """The keep shows the home directory of citadel: sources are there already."""
     lab.record_commands()
     lab.citadel.write("project/data/one", "text")
-    run = RemoteRun(lab, [remote_job("one", host="keep")], hosts={"keep": {"install": ["data"]}}).start()
+    settings = {"install": ["data"], "retrieve": "always"}
+    run = RemoteRun(lab, [remote_job("one", host="keep")], channel=channel, hosts={"keep": settings}).start()
     run.finish()
     assert run.marks(lab.keep) == ["one"]
     assert lab.recorded("rsync") == []
@@ -123,15 +126,48 @@ def test_hundreds_of_jobs_need_one_login(lab: Lab, channel: str):
     assert lab.wizard.logins() <= 2
 
 
-def test_jobs_of_two_hosts_are_polled_with_two_calls_at_a_time(lab: Lab):
+def test_jobs_of_two_hosts_are_submitted_and_polled_with_one_call_for_each_host(lab: Lab):
     lab.record_commands()
     jobs = [waiting_job(f"{host}-{n}", host=host) for host in ("wizard", "tower") for n in range(4)]
     run = RemoteRun(lab, jobs, channel="one-shot", hosts={"wizard": {}, "tower": {}}).start()
     run.wait_for_marks(4)
     run.wait_for_marks(4, lab.tower)
+    before = len(_times_of(lab, "jobs-poll"))
+    wait_for(lambda: len(_times_of(lab, "jobs-poll")) > before + 12, what="polls")
+    for host in ("wizard", "tower"):
+        assert len(_times_of(lab, "jobs-submit", host)) <= 2
+        times = _times_of(lab, "jobs-poll", host)
+        # With a call for each of the four jobs, most calls would follow another one at once.
+        assert median(after - time for time, after in pairwise(times)) > 0.4, times
     run.release()
     run.release(lab.tower)
     run.finish()
-    calls = [str(call) for call in lab.recorded("ssh")]
-    for host in ("wizard", "tower"):
-        assert len([call for call in calls if "jobs-submit" in call and host in call]) <= 2, calls
+
+
+def _times_of(lab: Lab, sub_command: str, host: str = "") -> list[float]:
+    """When this sub-command was called, on one host or on all."""
+    calls = [call for call in lab.recorded("ssh") if f" {sub_command} " in call.argv[-1]]
+    return [call.time for call in calls if host in call.argv[-2]]
+
+
+def test_cancelled_jobs_of_two_hosts_end_with_their_children_and_are_not_repeated(lab: Lab, channel: str):
+    """Running and queued ones, with one command; other jobs go on."""
+    children = "trap '' TERM; sleep 600 & echo up >> ~/up; wait; wait"
+    jobs = [
+        remote_job(f"{name}-{host}", children, host=host, retry=3, numCores=cores)
+        for host in ("wizard", "tower")
+        for name, cores in (("running", 3), ("queued", 4))
+    ]
+    jobs.append(waiting_job("other"))
+    run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
+    wait_for(lambda: lab.wizard.read("up") and lab.tower.read("up"), what="the jobs")
+    run.qcg_pm("-p", run.run_dir.name, "kill", "running-*", "queued-*")
+    names = [f"{name}-{host}" for host in ("wizard", "tower") for name in ("running", "queued")]
+    run.wait_for_states(dict.fromkeys(names, "CANCELED"), 30)
+    left = [one for host in (lab.wizard, lab.tower) for one in host.processes() if "sleep 600" in str(one)]
+    assert left == [], "reported before the children have ended"
+    run.release()
+    assert run.wait() == 1
+    assert run.states()["other"] == "SUCCEED"
+    run.check_starts(["running-wizard", "running-tower", "other"], lab.wizard, lab.tower)
+    run.check_nothing_left(lab.wizard, lab.tower)

@@ -47,6 +47,7 @@ def test_all_ways_of_tracking_give_the_same_states(lab: Lab, way: str):
     assert run.wait() == 1, run.explain()
     assert time.monotonic() - began < 60
     run.check_nothing_left(lab.wizard)
+    assert "EXECUTING" in [step["state"] for step in run.report()["good"]["history"]], "a short job has started, too"
     entries = {name: entry for name, entry in run.report().items() if ":" not in name}
     found = {name: (entry["state"], entry.get("runtime", {}).get("exit_code")) for name, entry in entries.items()}
     assert {name: (state, None if code is None else int(code)) for name, (state, code) in found.items()} == EXPECTED

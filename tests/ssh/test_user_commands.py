@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ssh_host import kill_command
 from tests.support.ssh_lab import Lab
 from tests.support.waiting import wait_for
 
@@ -63,6 +64,24 @@ def test_a_log_is_followed_until_the_end_of_its_job(lab: Lab):
         assert follower.stdout.read() == "ended\n"
         assert follower.wait(30) == 0
     assert run.wait(30) == 0
+
+
+def test_a_follower_that_is_killed_leaves_nothing_on_the_host(lab: Lab):
+    prepare(lab, remote("long", "echo began; until [ -e ~/release ]; do sleep 0.05; done"))
+    run = lab.citadel.start("qcg-pm", "run", "requests.json", "--hosts", "hosts.toml", cwd="demo")
+    wait_for(lambda: any(path.stat().st_size for path in outputs(lab)), 60, "output of the job")
+    with lab.citadel.start("qcg-pm", "cat-log", "-m", "tail", "long", cwd="demo", stdout=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "began\n"
+        assert followers(lab)
+        kill_command(follower)
+    wait_for(lambda: not followers(lab), 10, lambda: f"the end of {followers(lab)}")
+    lab.wizard.write("release", "")
+    assert run.wait(30) == 0
+
+
+def followers(lab: Lab) -> list[str]:
+    return [str(one) for one in lab.wizard.processes() if " cat-log " in str(one)]
 
 
 def test_clean_removes_the_directories_of_a_run_on_its_hosts(lab: Lab):

@@ -42,7 +42,7 @@ exec env -i HOME="$home" USER=hobo LOGNAME=hobo PATH="$root/bin:/usr/local/bin:/
 
 
 class FakeSsh:
-    """One pretended host, or several login hosts of one home directory."""
+    """One fake host, or several login hosts of one home directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -120,4 +120,4 @@ class FakeSsh:
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing runs there: supervisors stay for a moment after the last job."""
-        wait_for(lambda: not self.processes(), 30, "the end of all processes on the pretended host")
+        wait_for(lambda: not self.processes(), 30, "the end of all processes on the fake host")

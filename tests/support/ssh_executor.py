@@ -11,7 +11,7 @@ from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout, NumberedRe
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import RunIdentity, Setup
 from qcg.pilotjob.executors.ssh.executor import RemoteHost, SshExecutor
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, JobFiles, NoJobFiles
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, NoJobFiles
 from qcg.pilotjob.host.records import Ended, Launch, RemotePart, RemoteRequest, Running, Started
 from tests.support.fake_ssh import FakeSsh
 
@@ -112,7 +112,7 @@ def a_launch(seq: int, *argv: str, number: int = 1, wall_time: float | None = No
 
 
 class Lab:
-    """A pretended host, and the executors of managers of one run, one after another."""
+    """A fake host, and the executors of managers of one run, one after another."""
 
     def __init__(self, tmp_path: Path, far: FakeSsh, channel: str) -> None:
         self.far = far

@@ -173,12 +173,13 @@ class Host:
         (self.directory / "options").write_text("".join(lines))
         self._do("restart-sshd")
 
-    def kill_sshd(self) -> None:
-        """Kill the connections of the SSH server with SIGKILL. The server itself stays."""
+    def kill_sshd(self) -> int:
+        """Kill the connections of the SSH server with SIGKILL; their number. The server itself stays."""
         listener = (self.directory / "sshd.pid").read_text().split()
         servers = [one for one in self._all_processes() if _name(one) == "sshd"]
         connections = {one for one in servers if str(self.inner_pid(one)) not in listener}
         processes.end(connections)
+        return len(connections)
 
     def logins(self) -> int:
         """The number of connections that its SSH server has admitted since the start of the test."""

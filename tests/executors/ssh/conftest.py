@@ -1,4 +1,4 @@
-"""A pretended remote host, over both kinds of channel."""
+"""A fake remote host, over both kinds of channel."""
 
 from __future__ import annotations
 

@@ -67,3 +67,32 @@ def test_other_options_are_written_as_they_are():
     prefix = "#SBATCH "
     wanted = ["--wait-all-nodes=1", "--account=abc", '-p "a b"', "-n4", "--mem=4G", "--hold"]
     assert lines[-len(wanted) :] == [prefix + one for one in wanted]
+
+
+def lines_of_template(template: str, **fields: str) -> list[str]:
+    record = json.loads(json.dumps(batch_record(host("slurm"))))
+    return BatchQueue({**record, "prefix": "#X ", "directives": [template]}).directive_lines(fields, {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"nodes": "2"}, "#X -l select=2"),
+        ({"nodes": "2", "cores": "4"}, "#X -l select=2:ncpus=4"),
+        ({"nodes": "2", "memory": "100"}, "#X -l select=2:mem=100mb"),
+        ({"nodes": "2", "cores": "4", "memory": "100"}, "#X -l select=2:ncpus=4:mem=100mb"),
+    ],
+)
+def test_parts_of_a_directive_are_left_out_by_themselves(fields: dict[str, str], line: str):
+    assert lines_of_template("-l select={nodes}[:ncpus={cores}][:mem={memory}mb]", **fields) == [line]
+
+
+def test_a_directive_is_left_out_as_a_whole_without_a_field_outside_of_brackets():
+    assert lines_of_template("-l select={nodes}[:ncpus={cores}]", cores="4") == []
+
+
+@pytest.mark.parametrize(
+    ("template", "line"), [("-o {output}", '#X -o "/a b=c"'), ("--out={output}", '#X --out="/a b=c"')]
+)
+def test_the_values_of_short_and_long_options_are_quoted(template: str, line: str):
+    assert lines_of_template(template, output="/a b=c") == [line]

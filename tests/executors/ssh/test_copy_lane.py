@@ -10,7 +10,7 @@ from qcg.pilotjob.executors.ssh.commands import Control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.copy_lane import MOST_IN_BATCH, CopyLane
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost
 
 
 def a_host(address: str) -> ConnectedHost:

@@ -1,4 +1,4 @@
-"""Requests to a host, and what is told of its answers."""
+"""Requests to a host, and the reports of its answers to the observer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from qcg.pilotjob.executors.ssh.commands import Control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import Connection
-from qcg.pilotjob.executors.ssh.exchange import MOST_REFUSALS_TOLD, HostExchange
+from qcg.pilotjob.executors.ssh.exchange import MOST_REFUSALS_SHOWN, HostExchange
 from qcg.pilotjob.executors.ssh.frames import Frame
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, NoJobFiles
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, NoJobFiles
 from qcg.pilotjob.executors.ssh.orders import kill_request
 from qcg.pilotjob.executors.ssh.transport import Transport
 from qcg.pilotjob.host.records import EndReason
@@ -101,7 +101,7 @@ def test_the_user_is_told_why_a_host_refuses_jobs_once_for_each_sentence():
 def test_sentences_that_differ_for_each_job_do_not_flood_the_user():
     results = {f"{seq}.1": {"error": f"Attempt {seq}.1 cannot be claimed.\x1b[2J"} for seq in range(50)}
     noted, _ = submitted({"results": results}, *range(50))
-    assert len(noted.notices) == MOST_REFUSALS_TOLD
+    assert len(noted.notices) == MOST_REFUSALS_SHOWN
     assert all("\x1b" not in sentence for sentence in noted.notices)
     assert len(noted.ended) == 50
 

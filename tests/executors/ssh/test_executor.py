@@ -272,7 +272,9 @@ def test_files_that_have_changed_are_installed_by_the_next_manager(lab):
     (lab.wd / "data").mkdir()
 
     async def look(seq: int) -> None:
-        (lab.wd / "data" / "number").write_text(str(seq))
+        number = lab.wd / "data" / "number"
+        number.write_text(str(seq))
+        os.utime(number, (seq, seq))  # rsync compares sizes and whole seconds
         observer = lab.start(install=("data/",))
         send(observer, a_launch(seq, "grep", str(seq), "../../../data/number"))
         await observer.until(lambda: f"{seq}.1" in observer.ended)

@@ -9,7 +9,7 @@ import pytest
 
 from qcg.pilotjob.executors.ssh import copy_lane, shutdown
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, NoJobFiles
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, NoJobFiles
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.host.records import Ended, Launch
 from tests.support.ssh_executor import SlowOutputs, a_launch, send

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,3 +114,30 @@ def test_the_command_by_ssh_polls_the_host_in_the_run_of_the_manager(tmp_path: P
     assert command[-2] == "boss@citadel"
     assert command[-1].endswith(f"""-m qcg.pilotjob.cli poll --path '{tmp_path}/run'"'"'s' --host wizard""")
     assert manager_address(config) == "citadel"
+
+
+class SlowNetwork:
+    """A clock, and a command that takes as long as it may: nobody answers."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self, timeout: float) -> int:
+        self.now += timeout
+        raise subprocess.TimeoutExpired("ssh", timeout)
+
+
+def test_a_notification_that_nobody_answers_is_given_up_within_a_minute(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    network = SlowNetwork()
+    process = SimpleNamespace(wait=lambda timeout=0.0: network.wait(timeout) if timeout else 0, kill=lambda: None)
+    monkeypatch.setattr(notifier, "time", network)
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **options: process)
+    (run_dir / ".service/notify.json").write_text(json.dumps({"how": "ssh", "command": ["ssh", "citadel", "true"]}))
+    assert notifier.main(str(run_dir)) == 0
+    assert 30 < network.now < 60

@@ -68,3 +68,15 @@ def test_following_ends_when_the_reader_is_gone(far: FarSide) -> None:
         assert process.stdout.readline()
         process.stdout.close()
         assert process.wait(TIMEOUT) == 0
+
+
+def test_following_ends_with_the_input_of_a_reader_that_keeps_it_open(far: FarSide) -> None:
+    """Its ssh may outlive it, and read on."""
+    far.submit(script("1", "echo one; sleep 1000"))
+    until((far.log / "job/1/job-1/NN/job.out").exists, "the output of the job")
+    request = far.request("cat-log", directory="1/job-1/NN", mode="tail", file="job.out", until_eof=True)
+    with far.popen("cat-log") as process:
+        assert process.stdin is not None
+        process.stdin.write(encode(request))
+        process.stdin.close()
+        assert process.wait(TIMEOUT) == 0

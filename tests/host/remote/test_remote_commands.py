@@ -250,6 +250,17 @@ def test_the_directory_of_another_run_is_refused(far: FarSide) -> None:
     assert str(far.run_dir) in reply["error"]
 
 
+def test_the_directory_of_another_host_of_the_run_is_refused_until_that_one_is_tidied_up(far: FarSide) -> None:
+    far.init(host="cluster")
+    assert far.init(host="cluster")["epoch"] > 0
+    reply, _ = far.raw_call("remote-init", instance=far.instance, host="login", uuid="u", log=LOG)
+    assert (reply["ok"], reply["code"]) == (False, "other-host")
+    assert "for the host cluster, which has the same files" in reply["error"]
+    assert "give login a `directory` of its own" in reply["error"]
+    far.call("remote-tidy", remove=False)
+    far.init(host="login")
+
+
 def test_a_shared_file_system_is_recognised_by_its_uuid(far: FarSide) -> None:
     assert far.init(uuid="random")["shared"] is False
     assert far.init(uuid="random")["shared"] is False

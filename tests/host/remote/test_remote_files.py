@@ -32,9 +32,9 @@ def test_a_status_file_tells_what_an_attempt_used(tmp_path: Path) -> None:
     usage = Usage(1_500_000, 20, 2048, 300, 4, 512, 0)
     ended = Ended("1", 2.0, 0, EndReason.EXIT, "", 7, 1.0, [], usage)
     status_file.append(str(tmp_path), status_file.end_lines(ended))
-    assert status_file.usage_told(status_file.read(str(tmp_path)) or {}) == usage
+    assert status_file.read_usage(status_file.read(str(tmp_path)) or {}) == usage
     for damaged in ({}, {"USAGE": ""}, {"USAGE": "1 2"}, {"USAGE": "1 2 3 4 5 6 x"}):
-        assert status_file.usage_told(damaged) is None
+        assert status_file.read_usage(damaged) is None
 
 
 def test_a_torn_last_line_of_a_status_file_is_ignored(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ class _AddressCheck:
 
 
 class _Ignore:
-    """A channel for a few requests: what it brings by itself does not matter."""
+    """Ignores events and the end of a connection that is used for a few requests."""
 
     def event(self, event: dict[str, Any]) -> None:
         pass

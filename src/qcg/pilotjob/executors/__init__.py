@@ -1,5 +1,5 @@
 """Executors: they carry launches, kills and signals to hosts, and report what happens there.
 
-`base.py` is the interface; `agents.py` implements it with agents, `composite.py` joins several executors. May import
-common, host, description, core, launch, wire, journal, agent and cluster.
+`base.py` is the interface, which `agents.py` and `ssh/` implement; `composite.py` joins several executors.
+May import `cluster` and lower layers.
 """

@@ -30,8 +30,8 @@ class Endpoint(NamedTuple):
     address: str
 
 
-class Agent:
-    """One agent as the manager sees it."""
+class AgentHandle:
+    """The state of one agent in the manager: its connection, its records, and messages that wait for the next flush."""
 
     def __init__(self, name: str, nodes: list[str], acked: int) -> None:
         self.name = name
@@ -73,9 +73,9 @@ class AgentExecutor(Executor):
         self._endpoint = endpoint
         self._instance = instance
         self._fence = fence
-        self.agents = {name: Agent(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
+        self.agents = {name: AgentHandle(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
-        self._by_peer: dict[bytes, Agent] = {}
+        self._by_peer: dict[bytes, AgentHandle] = {}
         self._port: Port | None = None
         self.heartbeats: HeartbeatServer | None = None
         """The heartbeats of agents that may be cut off."""
@@ -197,7 +197,7 @@ class AgentExecutor(Executor):
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def _send(self, agent: Agent, message: protocol.FromManager) -> None:
+    def _send(self, agent: AgentHandle, message: protocol.FromManager) -> None:
         if agent.peer is not None and self._port is not None:
             self._port.send([agent.peer, protocol.encode(message)])
 
@@ -221,7 +221,7 @@ class AgentExecutor(Executor):
             self._supervisor.heard(agent.name)
             self._agent_message(agent, message)
 
-    def _agent_message(self, agent: Agent, message: protocol.FromAgent) -> None:
+    def _agent_message(self, agent: AgentHandle, message: protocol.FromAgent) -> None:
         if isinstance(message, protocol.Beat):
             self._send(agent, message)  # at once: the agent measures from this time how long it may be cut off
         elif isinstance(message, protocol.News):
@@ -265,7 +265,7 @@ class AgentExecutor(Executor):
         if self._exit is not None:
             self._send(agent, self._exit)
 
-    def _records(self, agent: Agent, records: Sequence[NumberedRecord]) -> None:
+    def _records(self, agent: AgentHandle, records: Sequence[NumberedRecord]) -> None:
         fresh = [record for record in records if record.number > agent.seen]
         if fresh:
             agent.seen = fresh[-1].number

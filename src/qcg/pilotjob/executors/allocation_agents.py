@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec import Struct
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.agent_start import AgentStart
+from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout
@@ -23,9 +25,9 @@ from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
 from qcg.pilotjob.executors.ledger_reader import read_ledger
 from qcg.pilotjob.executors.liveness import AgentLiveness, AgentState, LivenessTimes, Step
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
-from qcg.pilotjob.executors.start_output import last_line
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.safe_open import open_own
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,10 @@ LEDGER_TIMEOUT = 5.0
 """Seconds to read the ledgers of lost agents."""
 EXIT_TIMEOUT = 10.0
 """Seconds that agents have to exit, in addition to the grace period of their jobs."""
+LOG_TAIL = 8192
+"""Bytes at the end of the log in which a line to quote is searched."""
+MOST_QUOTED = 200
+"""Characters of the output of a start command that a message quotes."""
 
 
 class NodeLayouts(Protocol):
@@ -281,7 +287,7 @@ class AllocationAgents(AgentSupervisor):
         if self._ending:
             return
         if starting.awaited:
-            output = last_line(self._run_dir / LOG_NAME, starting.nodes)
+            output = _last_line(self._run_dir / LOG_NAME, starting.nodes)
             self._start_failed(starting.nodes, f"{starting.program} failed" + (f": {output}" if output else ""))
         else:
             self._ended_for(starting.nodes)
@@ -349,7 +355,7 @@ class AllocationAgents(AgentSupervisor):
             if ready:
                 self._observer.scheduling_may_begin(self._gathering_notices(missing))
             else:
-                output = last_line(self._run_dir / LOG_NAME)
+                output = _last_line(self._run_dir / LOG_NAME)
                 says = f"says: {output}" if output else "is empty"
                 self._observer.executor_failed(
                     f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} {says}"
@@ -397,3 +403,16 @@ class AllocationAgents(AgentSupervisor):
 
 def _with(due: dict[str, list[Step]], step: Step) -> list[str]:
     return [name for name, steps in due.items() if step in steps]
+
+
+def _last_line(path: Path, nodes: Sequence[str] = ()) -> str:
+    """The last line of a log that names one of these nodes, else its last line; empty if there is none."""
+    try:
+        with os.fdopen(open_own(path), "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - LOG_TAIL, 0))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    about_nodes = [line for line in lines if any(node in line for node in nodes)]
+    return printable((about_nodes or lines or [""])[-1])[:MOST_QUOTED].rstrip(".")

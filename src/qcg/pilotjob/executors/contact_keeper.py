@@ -19,7 +19,7 @@ class ContactKeeper:
         self._refresh = refresh
         self._under_way: asyncio.Future[None] | None = None
         self.refreshed_at = 0.0
-        """When it was done last, in monotonic seconds; 0 before the first time."""
+        """When the file was refreshed last, in monotonic seconds; 0 before the first time."""
 
     def touch(self) -> None:
         """Refresh the file, unless the last refresh is still under way."""

@@ -1,4 +1,4 @@
-"""Processes on this machine that are agents or start agents: start them, watch them, find them after a crash."""
+"""Processes that are agents or start agents on this machine: starts them, watches them, finds them after a crash."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class CapturedOutput:
     def __init__(self, launch: Launch, stdout: int, stderr: int) -> None:
         self.name = launch.output
         self.keep = launch.keep_output
-        """Also when the job succeeds."""
+        """Whether the output is saved also when the job succeeds."""
         self.stdout = stdout
         self.stderr = stderr
         self.dropped: List[str] = []
@@ -62,7 +62,7 @@ class CapturedOutput:
         if launch.stderr is None and stderr < 0:
             self.dropped.append("stderr")
         self.size = 0
-        """Of both streams together, at the last look."""
+        """Bytes in both streams together at the last look."""
 
     def streams(self) -> List[Tuple[str, int]]:
         return [(name, fd) for name, fd in (("stdout", self.stdout), ("stderr", self.stderr)) if fd >= 0]
@@ -100,7 +100,7 @@ class OutputCapture:
         return self.adopt(launch, stdout, stderr)
 
     def adopt(self, launch: Launch, stdout: int, stderr: int) -> Optional[CapturedOutput]:
-        """Like `capture`, with descriptors that a lane runner has opened; -1 for those that could not be opened."""
+        """Like `capture`, with descriptors that a lane runner has opened; -1 for one that could not be opened."""
         if launch.stdout is not None and launch.stderr is not None:
             return None
         captured = CapturedOutput(launch, stdout, stderr)
@@ -192,7 +192,7 @@ def memory_file_flags() -> int:
 
 
 def _new_file(memory_flags: int) -> int:
-    """Jobs append: one that opens /dev/stdout again and truncates it leaves no gap."""
+    """A file in append mode: a job that opens /dev/stdout again and truncates it leaves no gap."""
     if memory_flags >= 0:
         descriptor = os.memfd_create("output", memory_flags)
     else:
@@ -203,7 +203,7 @@ def _new_file(memory_flags: int) -> int:
 
 
 def _save(descriptor: int, path: bytes) -> None:
-    """-1 for a stream that was not captured. Its file says so: a missing file means that nothing was written."""
+    """Save a stream. `descriptor`: -1 if it was not captured; its file says so, because no file means no output."""
     size = os.fstat(descriptor).st_size if descriptor >= 0 else len(_NOT_CAPTURED)
     if not size:
         _remove(path)  # of an earlier attempt
@@ -241,7 +241,7 @@ def _remove(path: bytes) -> None:
 
 
 def _copy(source: int, start: int, length: int, target: int) -> None:
-    """Up to `length` bytes: a process that outlives the job may truncate the source meanwhile."""
+    """Copy up to `length` bytes: a process that outlives the job may truncate the source meanwhile."""
     while length > 0:
         data = os.pread(source, min(length, _CHUNK), start)
         if not data:

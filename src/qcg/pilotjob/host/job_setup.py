@@ -66,14 +66,14 @@ class JobSetup:
             if isinstance(error, NoCapacity) and not self.capacity.may_return(others_run):
                 raise Unstartable(str(error)) from None
             raise
-        self.capacity.is_there()
+        self.capacity.process_started()
         if stream is not None:
             self.streams.began(stream)
         start = OpenStart(launch.env.get(STEP_ID, ""), pid, at, launch.grant, since, ticks_now())
         return ActiveJob(launch.id, start, report, has_files, captured, stream)
 
     def adopt(self, launch: Launch, pid: int, at: float, since: int, until: int, stdout: int, stderr: int) -> ActiveJob:
-        """The job of a lane runner, from what its handover tells."""
+        """The job that a lane runner has started, from the handover."""
         start = OpenStart(launch.env.get(STEP_ID, ""), pid, at, launch.grant, since, until)
         captured = self.outputs.adopt(launch, stdout, stderr) if launch.output else None
         return ActiveJob(launch.id, start, -1, has_files=False, output=captured)
@@ -115,7 +115,7 @@ class JobSetup:
         return message
 
     def close(self, jobs: Iterable[ActiveJob]) -> None:
-        """Close the descriptors of these jobs, and those that all jobs share."""
+        """Close the descriptors of these jobs, and the descriptors that all jobs share."""
         for job in jobs:
             if job.report >= 0:
                 os.close(job.report)

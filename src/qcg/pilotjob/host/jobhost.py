@@ -130,7 +130,7 @@ class JobHost:
         termination.send_signal([self._jobs[id].start for id in ids if id in self._jobs], number)
 
     def sweep(self, markers: Dict[str, str], grace: float = 0.0) -> None:
-        """End the processes on this machine of jobs of other hosts, by their markers. `take_swept` tells the result."""
+        """End the processes on this machine of jobs of other hosts, by marker. `take_swept` returns the result."""
         self._terminations.sweep(markers, time.monotonic() + grace)
 
     def finish(self, grace: float, reason: str = EndReason.CANCEL, message: str = "") -> None:

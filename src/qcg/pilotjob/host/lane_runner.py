@@ -41,10 +41,10 @@ The lane runner closes these descriptors when that job has succeeded and the nex
 
 
 class LaneRunner:
-    """What a job host asks of its lane runner. One thread calls it; any thread may call `hold` and `hold_after`."""
+    """The interface of lane runners. One thread calls it; any thread may call `hold` and `hold_after`."""
 
     lane_names: Dict[int, str]
-    """The names of the lanes that handovers tell by number."""
+    """Names of lanes by the numbers in handovers."""
     pause: float
     """Seconds for which handovers may be left untaken as long as no core waits for work."""
     takes_lanes = True

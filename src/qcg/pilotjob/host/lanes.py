@@ -21,7 +21,7 @@ class Lanes:
         """Ids of these jobs by lane."""
         self._waiting: Dict[str, Launch] = {}
         self._offered: Dict[str, int] = {}
-        """How many of the first waiting launches of a lane its lane runner has."""
+        """By lane, the number of its first waiting launches that the lane runner has."""
 
     def __contains__(self, id: str) -> bool:
         """Whether this launch waits for the job before it."""

@@ -20,8 +20,6 @@ from qcg.pilotjob.host.process_tree import boot_id
 from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, RecordBody, Running, Started
 from qcg.pilotjob.host.safe_open import open_own
 
-Record = RecordBody
-
 COMPACT_ABOVE = 32 * 1024 * 1024
 """Bytes above which a ledger is compacted, if that makes it half as large or smaller."""
 MOST_BYTES = 4 << 30

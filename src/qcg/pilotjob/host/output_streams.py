@@ -4,7 +4,7 @@ That process, the writer (`stream_writer.py`), is started with the first such jo
 makes the pipes and passes their reading ends to the writer. It keeps a copy of them until the writer reports that
 everything is stored. When the writer is killed, another one continues with these copies, in a file of its own.
 
-The end of a job is recorded when its output is stored: those who read the output of an ended job find all of it.
+The end of a job is recorded when its output is stored: a reader of the output of an ended job finds all of it.
 """
 
 import os
@@ -199,7 +199,7 @@ class OutputStreams:
             try:
                 self._control.sendmsg([message], rights if descriptors else [])
             except OSError:
-                break  # it is busy, or gone: then SIGCHLD tells
+                break  # it is busy, or gone: then SIGCHLD follows
             self._outgoing.popleft()
         self._plan(time.monotonic())
 
@@ -213,7 +213,7 @@ class OutputStreams:
             if kind == stream_writer.STORED:
                 self._problem = ""
                 for (number,) in NUMBER.iter_unpack(content):
-                    self._is_stored_now(number)
+                    self._output_stored(number)
             elif kind == stream_writer.AGAIN:
                 output = self._open.get(NUMBER.unpack(content)[0])
                 if output is not None:
@@ -227,9 +227,9 @@ class OutputStreams:
                     self._log("Output can be collected in %s again." % self._directory)
                 self._problem = ""
             else:
-                return  # the writer is gone: SIGCHLD tells
+                return  # the writer is gone: SIGCHLD follows
 
-    def _is_stored_now(self, number: int) -> None:
+    def _output_stored(self, number: int) -> None:
         output = self._open.pop(number, None)
         if output is not None:
             output.close()

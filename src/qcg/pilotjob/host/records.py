@@ -51,7 +51,7 @@ class RemoteRequest(NamedTuple):
 
 
 class RemotePart(NamedTuple):
-    """What a remote host needs to know about an attempt besides the command: where its files are, and its staging."""
+    """The part of a launch for remote hosts: the directory of the attempt, its staging and its request."""
 
     directory: str
     """Directory of the attempt below the log directory of the run: `job/POINT/NAME/NN`."""
@@ -159,7 +159,7 @@ class Usage(NamedTuple):
     major_faults: int
     """Page faults that had to read from a file or from swap space."""
     read: int
-    """Bytes read from storage; not those that were in memory already."""
+    """Bytes read from storage, without bytes that were in memory already."""
     written: int
     """Bytes written to storage, or still to be written."""
 
@@ -186,7 +186,7 @@ class Ended(NamedTuple):
     grant: List[NodeGrant] = []
     """As in the launch; empty when no process can have been started. The record of the start may be missing."""
     usage: Optional[Usage] = None
-    """What it used; None where nobody has counted it."""
+    """The resources that it used; None if they were not measured."""
 
 
 RecordBody = Union[Started, Ended]

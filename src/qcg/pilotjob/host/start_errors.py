@@ -36,7 +36,7 @@ class ProcessCapacity:
         self._lacking_since = 0.0
         self._asked_at = -math.inf
 
-    def is_there(self) -> None:
+    def process_started(self) -> None:
         """A process could be started."""
         self._asked_at = -math.inf
 

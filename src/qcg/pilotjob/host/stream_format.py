@@ -77,9 +77,9 @@ class Opening(NamedTuple):
     """The payload of an OPEN frame."""
 
     name: str
-    """Of the job, with index and number of the attempt, as in the names of files for captured output."""
+    """Name of the job, with index and number of the attempt, as in the names of files for captured output."""
     id: str
-    """Of the attempt."""
+    """Id of the attempt."""
     part: int
     """1, or more when another process has written the output before this part."""
     at: float

@@ -90,7 +90,7 @@ class StreamFile:
         self._frames: List[bytes] = [FILE_HEADER]
         self._records: List[bytes] = []
         self.size = len(FILE_HEADER)
-        """With what is collected."""
+        """Size of the file with the collected data."""
         self._unsynced = threading.Event()
         threading.Thread(target=self._sync, daemon=True).start()
 
@@ -106,12 +106,13 @@ class StreamFile:
         self._records.append(record)
 
     def take(self) -> Tuple[bytes, bytes]:
-        """What is to be appended to the file and to the index."""
+        """Take out the collected data for the file and for the index."""
         data, records = b"".join(self._frames), b"".join(self._records)
         self._frames, self._records = [], []
         return data, records
 
-    def has_changed(self) -> None:
+    def sync_soon(self) -> None:
+        """Bring the files to the disk soon, in the thread."""
         self._unsynced.set()
 
     def _sync(self) -> None:
@@ -273,7 +274,7 @@ class StreamWriter:
         self._write(self._file.data, data)
         self._write(self._file.index, records)
         if data:
-            self._file.has_changed()
+            self._file.sync_soon()
         if self._stored:
             stored, self._stored = self._stored, []
             for first in range(0, len(stored), NUMBERS_IN_MESSAGE):

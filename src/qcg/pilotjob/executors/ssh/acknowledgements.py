@@ -1,4 +1,4 @@
-"""What a manager has of a host: its records, by ledger, and messages of its jobs. Pure."""
+"""Acknowledgements to one host: of its records, by ledger, and of messages of its jobs. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Acknowledgements:
         return max(0.0, self._sent_at + INTERVAL - now) if self._is_due else None
 
     def take(self, now: float) -> dict[str, int]:
-        """What a request acknowledges."""
+        """The numbers that the next request acknowledges."""
         self._is_due = False
         self._sent_at = now
         messages = {MESSAGES: self._last_message} if self._last_message else {}

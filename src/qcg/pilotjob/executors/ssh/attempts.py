@@ -12,7 +12,7 @@ from qcg.pilotjob.host.records import Ended, Launch, Running
 class RemoteAttempts:
     """Every attempt is in one of three places: waiting to be sent, sent without an answer, or live on the host.
 
-    An attempt that was ever sent may have started, whatever became of the connection, and is sent again until the host
+    An attempt that was ever sent may have started, even if the connection was lost, and is sent again until the host
     has answered: the host starts no id twice.
     """
 
@@ -102,7 +102,7 @@ class RemoteAttempts:
                 self._live[body.id] = Running(body.id, body.pid, body.at, body.grant)
 
     def connection_lost(self) -> None:
-        """Launches without an answer are sent again, before those that arrived later."""
+        """Queue the launches without an answer again, before launches that came later."""
         self._maybe_arrived |= self._sent.keys()
         self._waiting = {**self._sent, **self._waiting}
         self._sent = {}
@@ -113,7 +113,7 @@ class RemoteAttempts:
         self._maybe_arrived = set()
 
     def reported(self, live: Iterable[Running]) -> list[Running]:
-        """The host has reported all attempts that it has. Returns those that it had accepted and does not know.
+        """The host has reported all attempts that it has. Returns the attempts that it had accepted and has no longer.
 
         Launches of an earlier connection that are not among them have not arrived, and will not: the host refuses what
         that connection still brings."""

@@ -30,8 +30,6 @@ MOST_CORES = 100_000
 """Most cores, GPUs or jobs of one host."""
 MOST_MEMORY = 1 << 40
 """Most memory of one host, in MiB."""
-ANY_HOST = "*"
-"""The value of a job's `host` that means any remote host."""
 
 BACKGROUND = "background"
 CHANNELS = ("serve", "one-shot")

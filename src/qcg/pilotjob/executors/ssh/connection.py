@@ -39,7 +39,7 @@ from qcg.pilotjob.executors.ssh.errors import (
     rsync_failed,
 )
 from qcg.pilotjob.executors.ssh.frames import Frame
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost
 from qcg.pilotjob.executors.ssh.transport import (
     ChannelObserver,
     OneShotTransport,
@@ -193,6 +193,7 @@ class Connector:
             await transport.open()
             request = {
                 "do": "remote-init",
+                "host": self.config.name,
                 "instance": self._run.instance,
                 "uuid": self._run.uuid,
                 "log": self._run.log,

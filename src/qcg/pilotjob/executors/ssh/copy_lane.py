@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from qcg.pilotjob.executors.hang_safe import reraise_task_error
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost
 
 log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ _NETWORK = (
         "the connection to {address} was closed",
     ),
 )
-"""What ssh writes, and what it means, where the network or the host has failed."""
+"""Messages of ssh and their meaning, where the network or the host has failed."""
 _LOGIN = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -73,7 +73,7 @@ _LOGIN = (
     ),
     (r"command not found|not recognized", "ssh cannot be started as configured ({line})"),
 )
-"""The same where the host was reached, and admitted no login or no command."""
+"""Messages of ssh and their meaning, where the host was reached and refused the login or the command."""
 _PYTHON_TOO_OLD = re.compile(
     r"SyntaxError|has no attribute 'buffer'|No module named 'runpy'|unknown option -I", re.ASCII
 )

@@ -10,25 +10,25 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.base import ExecutorObserver, NumberedRecord
 from qcg.pilotjob.executors.ssh.acknowledgements import Acknowledgements
 from qcg.pilotjob.executors.ssh.attempts import RemoteAttempts
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import Connection
 from qcg.pilotjob.executors.ssh.errors import SubCommandRefused
 from qcg.pilotjob.executors.ssh.file_tasks import FileTasks
-from qcg.pilotjob.executors.ssh.hooks import JobFiles
+from qcg.pilotjob.executors.ssh.job_files import JobFiles
 from qcg.pilotjob.executors.ssh.record_flow import RecordFlow
-from qcg.pilotjob.executors.ssh.reports import decoded, live_attempts
 from qcg.pilotjob.executors.ssh.schedule import PollSchedule
 from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running
 from qcg.pilotjob.launch.remote import RUN_DIRECTORY
 
 log = logging.getLogger(__name__)
 
-MOST_REFUSALS_TOLD = 10
+MOST_REFUSALS_SHOWN = 10
 """Most sentences about refused launches that are shown to the user. Each job has its own as its message."""
 _CONSEQUENCES = {
     "jobs-kill": ", so that jobs there cannot be ended",
@@ -38,7 +38,7 @@ _CONSEQUENCES = {
 
 
 class HostExchange:
-    """What is under way between this manager and one host, whichever connection carries it.
+    """Everything between this manager and one host that outlives a connection: attempts, records, acknowledgements.
 
     Methods with a `connection` raise ConnectionProblem and RemoteError.
     """
@@ -58,17 +58,17 @@ class HostExchange:
         """Set when there may be something to send."""
         self.changed = asyncio.Event()
         """Set when attempts or acknowledgements change, for the shutdown."""
-        self._told: set[str] = set()
-        self._refusals_told: set[str] = set()
+        self._shown: set[str] = set()
+        self._refusals_shown: set[str] = set()
 
     def wake_up(self) -> None:
         self.wake.set()
         self.changed.set()
 
-    def tell(self, sentence: str) -> None:
+    def show(self, sentence: str) -> None:
         """Show a sentence to the user, once."""
-        if sentence not in self._told:
-            self._told.add(sentence)
+        if sentence not in self._shown:
+            self._shown.add(sentence)
             self._observer.notice(sentence)
 
     def forget(self) -> None:
@@ -97,9 +97,9 @@ class HostExchange:
         itself, unless it cannot write to its ledger."""
         for id, sentence in refused.items():
             log.warning("%s did not accept %s: %s", self.name, id, sentence)
-            if len(self._refusals_told) < MOST_REFUSALS_TOLD:
-                self._refusals_told.add(sentence)
-                self.tell(f"{self.name} does not accept a job: {printable(sentence)}")
+            if len(self._refusals_shown) < MOST_REFUSALS_SHOWN:
+                self._refusals_shown.add(sentence)
+                self.show(f"{self.name} does not accept a job: {printable(sentence)}")
         await self.poll(connection)
         unrecorded = [id for id in refused if self.attempts.drop_refused(id)]
         if unrecorded:
@@ -110,11 +110,11 @@ class HostExchange:
         try:
             reply = (await connection.call(request)).head
         except SubCommandRefused as refused:
-            self.tell(f"{self.name} does not admit {request['do']}{_CONSEQUENCES.get(request['do'], '')}: {refused}")
+            self.show(f"{self.name} does not admit {request['do']}{_CONSEQUENCES.get(request['do'], '')}: {refused}")
             return
         if (left := reply.get("left")) and request.get("how") == "kill":
             jobs = pluralize(len(left), "job runs", "jobs run")
-            self.tell(
+            self.show(
                 f"{self.name}: {jobs} on another login host than {connection.host.address}, to which this manager is"
                 " connected; the order to end is left in a file there, which the other host reads while it is up"
             )
@@ -142,7 +142,7 @@ class HostExchange:
         """Report records, by ledger. Returns whether one of them is new."""
         news = False
         for ledger, encoded in reports.items():
-            fresh = self.flow.fresh(ledger, decoded(encoded))
+            fresh = self.flow.fresh(ledger, decode_records(encoded))
             if fresh:
                 news = True
                 self.attempts.recorded(fresh)
@@ -184,3 +184,19 @@ def refusals(ids: Sequence[str], results: Mapping[str, Any]) -> dict[str, str]:
 def never_started(id: str, reason: str, message: str) -> Ended:
     """The end of an attempt that was not sent to its host, or that the host has refused."""
     return Ended(id, time.time(), -1, reason, message, 0, 0.0)
+
+
+def decode_records(encoded: Any) -> list[NumberedRecord]:
+    """Decode the records of one ledger, from the reply to a poll or from an event."""
+    return list(msgspec.convert(encoded, list[protocol.WireRecord]))
+
+
+def live_attempts(reply: Mapping[str, Any]) -> list[Running]:
+    """The live attempts in the reply to a poll, without attempts that have ended while the host composed it."""
+    ended = {
+        record.body.id
+        for encoded in reply.get("reports", {}).values()
+        for record in decode_records(encoded)
+        if isinstance(record.body, Ended)
+    }
+    return [running for running in msgspec.convert(reply.get("live", []), list[Running]) if running.id not in ended]

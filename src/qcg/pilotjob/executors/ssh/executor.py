@@ -15,7 +15,7 @@ from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import Connector, RunIdentity, Setup
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.frames import Frame
-from qcg.pilotjob.executors.ssh.hooks import JobFiles, NoJobFiles
+from qcg.pilotjob.executors.ssh.job_files import JobFiles, NoJobFiles
 from qcg.pilotjob.executors.ssh.link import HostLink
 from qcg.pilotjob.executors.ssh.marker import FORGOTTEN, HostMarker, MarkedState, forgotten_message, read_states
 from qcg.pilotjob.executors.ssh.notifications import NotificationListener, ssh_settings
@@ -99,7 +99,7 @@ class SshExecutor(Executor):
         self._orders_for(node).kill(attempt_id, reason, message)
 
     def retract(self, node: str, attempt_ids: list[str]) -> None:
-        self._orders_for(node).retracts += attempt_ids
+        self._orders_for(node).retract(attempt_ids)
 
     def sweep(self, node: str, attempt_id: str) -> None:
         """Nothing to do: an attempt on a remote host has one node."""

@@ -72,7 +72,7 @@ def log_rules(directories: Iterable[str]) -> list[str]:
 
 
 def earlier_log_rules(directories: Iterable[str]) -> list[str]:
-    """The same below the run directory, in the log directories of all starts."""
+    """The filter rules for log directories of attempts of all starts, below the run directory."""
     below = [rule.replace("--include=/", "--include=/log.*/job/", 1) for rule in log_rules(directories)[:-1]]
     return ["--include=/log.*/", "--include=/log.*/job/", *below, "--exclude=*"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.executors.base import NumberedRecord
 from qcg.pilotjob.executors.ssh.copy_lane import CopyLane
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, JobFiles, with_problem
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, with_problem
 from qcg.pilotjob.executors.ssh.record_flow import RecordFlow
 from qcg.pilotjob.host.records import Ended, Launch
 
@@ -26,7 +26,7 @@ class _End(NamedTuple):
 
 
 class FileTasks:
-    """What is under way or waits for a connection: at most one copy to the host, and one from there."""
+    """Copies that run or wait for a connection: at most one copy to the host runs at a time, and one from it."""
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ class FrameReader:
             raise FrameError(f"the host sent an answer that cannot be decoded ({error})") from None
 
     async def rest(self) -> bytes:
-        """What follows until more arrives; empty at the end of the stream. For raw bytes behind a frame."""
+        """The next raw bytes behind a frame; empty at the end of the stream."""
         if not self._buffer and not await self._more():
             return b""
         data = bytes(self._buffer)

@@ -18,13 +18,13 @@ from qcg.pilotjob.executors.ssh.attempts import evened_out, in_frames
 from qcg.pilotjob.executors.ssh.connection import Connection, Connector
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.exchange import HostExchange, never_started
-from qcg.pilotjob.executors.ssh.hooks import JobFiles
+from qcg.pilotjob.executors.ssh.job_files import JobFiles
 from qcg.pilotjob.executors.ssh.marker import FORGOTTEN, HostMarker
 from qcg.pilotjob.executors.ssh.orders import Orders, kill_request
 from qcg.pilotjob.executors.ssh.schedule import Backoff
 from qcg.pilotjob.executors.ssh.shutdown import ClosingLink, HostShutdown
 from qcg.pilotjob.executors.ssh.transport import RemoteError
-from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running
+from qcg.pilotjob.host.records import EndReason, Launch, Running
 
 log = logging.getLogger(__name__)
 
@@ -96,16 +96,11 @@ class HostLink(ClosingLink):
         """Send launches and orders, as soon as there is a connection."""
         for launch in launches:
             self._attempts.add(launch)
-        ended: list[Ended] = []
-        for (reason, message), ids in orders.kills.items():
-            unsent = {id for id in ids if self._attempts.drop_unsent(id)}
-            ended += [never_started(id, reason, message) for id in unsent]
-            orders.kills[reason, message] = [id for id in ids if id not in unsent]
-        # A manager retracts whatever a host reports as unstarted when it connects, also what is still on its way there.
-        orders.retracts = [id for id in orders.retracts if self._attempts.may_wait_in_lane(id)]
-        unsent = {id for id in orders.retracts if self._attempts.drop_unsent(id)}
+        drop = self._attempts.drop_unsent
+        ended = [never_started(id, reason, message) for id, reason, message in orders.withdraw_kills(drop)]
+        # A manager retracts every attempt that a host reports as unstarted when it connects, also one on its way there.
+        unsent = orders.withdraw_retracts(drop, self._attempts.may_wait_in_lane)
         ended += [never_started(id, EndReason.CLOSED, "") for id in unsent]
-        orders.retracts = [id for id in orders.retracts if id not in unsent]
         if ended:
             asyncio.get_running_loop().call_soon(self._exchange.flow.report, ended)
         if self._is_ready:
@@ -177,7 +172,7 @@ class HostLink(ClosingLink):
         if kind == "records":
             self._exchange.records_arrived({str(event["ledger"]): event["records"]})
         elif kind == "notice":
-            self._exchange.tell(f"{self.name}: {event.get('text', '')}")
+            self._exchange.show(f"{self.name}: {event.get('text', '')}")
         elif kind == "message":
             self._exchange.messages_arrived(
                 [[event.get("number"), event.get("id"), event.get("time"), event.get("text")]]
@@ -190,7 +185,7 @@ class HostLink(ClosingLink):
     # -- for the shutdown -----------------------------------------------------------------------------------------
 
     def order_now(self, request: dict[str, Any]) -> None:
-        self._orders.now(request)
+        self._orders.send_first(request)
         self._exchange.wake.set()
 
     def stop_working(self) -> None:
@@ -236,7 +231,7 @@ class HostLink(ClosingLink):
         await self._exchange.poll(connection)
         self._exchange.polls.polled(time.monotonic(), news=True)
         for notice in self._connector.notices + connection.notices:
-            self._exchange.tell(notice if notice.startswith(self.name) else f"{self.name}: {notice}")
+            self._exchange.show(notice if notice.startswith(self.name) else f"{self.name}: {notice}")
         host = connection.host
         self._marker.set_or_log(
             "connected",
@@ -325,7 +320,7 @@ class HostLink(ClosingLink):
         for batch in batches:
             self._submits += 1
             if connection.serves:
-                self._aside(self._submit(connection, batch))
+                self._run_beside(self._submit(connection, batch))
             else:
                 await self._submit(connection, batch)
 
@@ -334,14 +329,14 @@ class HostLink(ClosingLink):
         self._submits -= 1
         self._exchange.wake_up()
 
-    # -- small things ---------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     async def _wait(self, seconds: float | None) -> None:
         with suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(self._exchange.wake.wait(), seconds)
         self._exchange.wake.clear()
 
-    def _aside(self, work: Any) -> None:
+    def _run_beside(self, work: Any) -> None:
         """Run work beside the loop. When it fails, the connection is lost."""
 
         async def guarded() -> None:

@@ -54,8 +54,10 @@ class _ViewTransport(OneShotTransport):
         marker = new_marker()
         child, frames = await self._begin(request["do"], marker)
         try:
-            frame = request_frame({**request, "n": 1, "marker": marker})
-            answer = await asyncio.wait_for(self._converse(child, frames, frame), LOGIN_PATIENCE)
+            # The host ends a follower with its input: when this process is killed, ssh may live on.
+            follows = request["mode"] == "tail"
+            frame = request_frame({**request, "until_eof": follows, "n": 1, "marker": marker})
+            answer = await asyncio.wait_for(self._converse(child, frames, frame, more=follows), LOGIN_PATIENCE)
             if answer is None:
                 raise await self._failure(child, frames)
             files = checked(answer).head.get("files", [])

@@ -100,9 +100,9 @@ def ssh_settings(config: HostConfig, run_dir: Path) -> dict[str, Any]:
     back = config.manager_address or f"{getpass.getuser()}@{socket.getfqdn()}"
     environment = [f"PYTHONPATH={path}" for path in (os.environ.get("PYTHONPATH"),) if path]
     words = [*(["env", *environment] if environment else []), sys.executable, "-m", "qcg.pilotjob.cli"]
-    told = [*words, "poll", "--path", str(run_dir), "--host", config.name]
+    poll = [*words, "poll", "--path", str(run_dir), "--host", config.name]
     options = ["-oBatchMode=yes", "-oConnectTimeout=10", "-n", "-T"]
-    return {"how": "ssh", "command": ["ssh", *options, back, shlex.join(told)]}
+    return {"how": "ssh", "command": ["ssh", *options, back, shlex.join(poll)]}
 
 
 def manager_address(config: HostConfig) -> str:

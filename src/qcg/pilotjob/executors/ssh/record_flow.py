@@ -46,7 +46,7 @@ class RecordFlow:
         return [ended for waiting in self._held.values() for ended in waiting.values()]
 
     def fresh(self, ledger: str, records: Sequence[NumberedRecord]) -> list[NumberedRecord]:
-        """Those of the records that have not arrived before."""
+        """The records that have not arrived before."""
         seen = self._seen.get(ledger, 0)
         return [record for record in records if record.number > seen]
 

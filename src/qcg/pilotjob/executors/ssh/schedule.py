@@ -45,7 +45,7 @@ class PollSchedule:
         self._next = 0.0
 
     def ask(self) -> None:
-        """Poll as soon as possible, because somebody wants to know or a job has sent a message."""
+        """Poll as soon as possible, at the request of a user or because a job has sent a message."""
         self._next = 0.0
 
     def busy(self, now: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from qcg.pilotjob.executors.ssh.bootstrap_line import first_lines, is_needed
 from qcg.pilotjob.executors.ssh.child import Child
@@ -276,10 +275,12 @@ class OneShotTransport(Transport):
                 self._children.discard(child)
                 child.close()
 
-    async def _converse(self, child: Child, frames: FrameReader, frame: bytes) -> Frame | None:
+    async def _converse(self, child: Child, frames: FrameReader, frame: bytes, *, more: bool = False) -> Frame | None:
+        """Send the request, and wait for the answer. `more`: the input stays open."""
         try:
             await child.write(frame)
-            child.stdin.close()
+            if not more:
+                child.stdin.close()
         except ConnectionError:
             return None
         return await frames.frame()
@@ -297,11 +298,9 @@ def checked(frame: Frame) -> Frame:
     return frame
 
 
-def raise_for(frame: Frame) -> None:
+def raise_for(frame: Frame) -> NoReturn:
+    """Raise the error that a frame reports."""
     code, sentence = str(frame.head.get("code", "failed")), str(frame.head.get("error", "no reason was given"))
     if code == "refused":
         raise SubCommandRefused(sentence)
     raise RemoteError(code, sentence)
-
-
-TransportFactory = Callable[[HostConfig, str, str, Control, ChannelObserver], Transport]

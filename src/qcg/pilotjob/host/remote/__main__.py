@@ -12,7 +12,7 @@ _SUBCOMMANDS = {
     "remote-tidy": "one_shot:main",
     "cat-log": "cat_log:main",
     "remote-serve": "serve:main",
-    "message": "message:main",
+    "message": "send_message:main",
     "supervise": "supervisor:main",
     "notify": "notifier:main",
     "run-job": "run_job:main",

@@ -12,9 +12,8 @@ from shlex import quote
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
-from qcg.pilotjob.host.ledger import Record as LedgerRecord
 from qcg.pilotjob.host.process_tree import boot_id, read_process
-from qcg.pilotjob.host.records import Ended, Launch
+from qcg.pilotjob.host.records import Ended, Launch, RecordBody
 from qcg.pilotjob.host.remote import status_file
 from qcg.pilotjob.host.remote.claims import read_claim
 from qcg.pilotjob.host.remote.files import write_all
@@ -121,7 +120,7 @@ class AttemptLedger(Ledger):
         """Attempts that are under way, by id."""
         super().__init__(path, LONGEST_LEDGER)
 
-    def started(self, id: str, start: OpenStart) -> Tuple[int, LedgerRecord]:
+    def started(self, id: str, start: OpenStart) -> Tuple[int, RecordBody]:
         lines: List[Tuple[str, object]] = [("PID", start.pid), ("STARTED", status_file.timestamp(start.at))]
         ticks = start.since
         if ticks != start.until:
@@ -131,7 +130,7 @@ class AttemptLedger(Ledger):
         self._append(id, lines)
         return super().started(id, start)
 
-    def ended(self, body: Ended) -> Tuple[int, LedgerRecord]:
+    def ended(self, body: Ended) -> Tuple[int, RecordBody]:
         self._append(body.id, status_file.end_lines(body))
         self.attempts.pop(body.id, None)
         return super().ended(body)

@@ -82,7 +82,7 @@ class BatchJobs(Backend):
         """Some attempts have not started."""
 
     def set_epoch(self, epoch: int) -> None:
-        self._ledgers.epoch = epoch
+        self._ledgers.set_epoch(epoch)
 
     def check_epoch(self) -> None:
         """Raise CommandError when another channel has replaced the one of this process."""
@@ -300,7 +300,7 @@ class BatchJobs(Backend):
                     if is_over:
                         ledger.end(attempt, *self._why_gone(attempt, state, cause))
                     continue
-                ended = ledger.end_told(attempt)
+                ended = ledger.recorded_end(attempt)
                 if ended.reason == EndReason.LOST and not is_over and time.time() < ended.at + WAIT_FOR_STATE:
                     self.asks_why = True
                     continue
@@ -333,12 +333,12 @@ class BatchJobs(Backend):
 
 
 def _read_statuses(ledger: BatchLedger, ids: Optional[Iterable[str]]) -> List[OpenAttempt]:
-    """Record what status files tell. Returns the attempts about which the batch system has to be asked."""
+    """Record starts and ends from status files. Returns the attempts about which the batch system has to be asked."""
     questions = []
     for attempt in ledger.open_attempts(ids):
         ledger.record_start(attempt)
         if "ENDED" in attempt.status and attempt.status.get("END_REASON") != EndReason.LOST:
-            ledger.ended(ledger.end_told(attempt))
+            ledger.ended(ledger.recorded_end(attempt))
         else:
             questions.append(attempt)
     return questions

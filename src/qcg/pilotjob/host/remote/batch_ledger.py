@@ -1,4 +1,4 @@
-"""The ledger of batch jobs, which whichever command runs opens under a lock, and the status files of open attempts."""
+"""The ledger of batch jobs, which each command opens under a lock, and the status files of open attempts."""
 
 import contextlib
 import fcntl
@@ -7,8 +7,8 @@ import time
 from calendar import timegm
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from qcg.pilotjob.host.ledger import Ledger, LedgerError, OpenStart, Record
-from qcg.pilotjob.host.records import Ended, EndReason
+from qcg.pilotjob.host.ledger import Ledger, LedgerError, OpenStart
+from qcg.pilotjob.host.records import Ended, EndReason, RecordBody
 from qcg.pilotjob.host.remote import status_file
 from qcg.pilotjob.host.remote.claims import Claim, Claims, check_epoch, claimed_ids, read_claim, remove_claims
 from qcg.pilotjob.host.remote.errors import CommandError, os_error
@@ -29,11 +29,11 @@ class OpenAttempt(NamedTuple):
     id: str
     directory: str
     status: Status
-    """What its status file says."""
+    """The values of its status file."""
     batch_name: str
     """The unique name of its batch job in the queue; empty when the claim of the attempt was removed."""
     is_removed: bool
-    """Its status file was removed, so that nobody will tell how it ends."""
+    """Whether its status file was removed, so that its result cannot be known."""
 
     @property
     def job_id(self) -> str:
@@ -81,8 +81,8 @@ class BatchLedger(Ledger):
             except OSError as error:
                 self._log("The status file in %s cannot be read: %s." % (directory, error.strerror))
                 continue
-            told = dict(self._orders.get(id, {}), **(status or {}))
-            found.append(OpenAttempt(id, directory, told, name, status is None))
+            known = dict(self._orders.get(id, {}), **(status or {}))
+            found.append(OpenAttempt(id, directory, known, name, status is None))
         return found
 
     def _claimed(self, id: str) -> Tuple[str, str]:
@@ -111,32 +111,32 @@ class BatchLedger(Ledger):
             text = "The order to end attempt %s cannot be written: %s (%s)."
             self._log(text % (attempt.id, error.strerror, attempt.directory))
 
-    def ended(self, body: Ended) -> Tuple[int, Record]:
+    def ended(self, body: Ended) -> Tuple[int, RecordBody]:
         self._orders.pop(body.id, None)
         self._claims.pop(body.id, None)
         return super().ended(body)
 
     def record_start(self, attempt: OpenAttempt) -> None:
-        """Record the start that the status file tells, once."""
+        """Record the start in the status file, once."""
         start = self.open[attempt.id]
         pid = _number(attempt.status.get("PID"))
         if pid and not start.pid and "STARTED" in attempt.status:
             at = parse_time(attempt.status["STARTED"])
             self.started(attempt.id, OpenStart(start.marker, pid, at, start.grant, 0, 0))
 
-    def end_told(self, attempt: OpenAttempt) -> Ended:
-        """The end that the status file tells."""
+    def recorded_end(self, attempt: OpenAttempt) -> Ended:
+        """The end as recorded in the status file."""
         status = attempt.status
         pid = _number(status.get("PID"))
         code = -_number(status["SIGNAL"]) if "SIGNAL" in status else _number(status.get("EXIT_CODE", "-1"))
         reason, message = str(status.get("END_REASON", EndReason.EXIT)), str(status.get("END_MESSAGE", ""))
         grant = self.open[attempt.id].grant if pid else []
         started = parse_time(status.get("STARTED", ""))
-        usage = status_file.usage_told(status)
+        usage = status_file.read_usage(status)
         return Ended(attempt.id, parse_time(status["ENDED"]), code, reason, message, pid, started, grant, usage)
 
     def end(self, attempt: OpenAttempt, reason: str, message: str) -> None:
-        """Record an end that the status file does not tell."""
+        """Record an end that is not in the status file."""
         if attempt.id not in self.open:
             return
         pid, started = _number(attempt.status.get("PID")), parse_time(attempt.status.get("STARTED", ""))
@@ -164,13 +164,17 @@ class BatchLedgers:
         self._orders: Dict[str, Status] = {}
         self._ledger: Optional[BatchLedger] = None
         self._left_as = _FileState(-1, -1, -1)
-        self.epoch: Optional[int] = None
+        self._epoch: Optional[int] = None
         """Number of the channel for which the ledger is opened; None: no channel."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Open the ledger for this channel only, until another one replaces it."""
+        self._epoch = epoch
 
     def check_epoch(self) -> None:
         """Raise CommandError when another channel has replaced the one of this process."""
-        if self.epoch is not None:
-            check_epoch(self._layout, {"epoch": self.epoch})
+        if self._epoch is not None:
+            check_epoch(self._layout, {"epoch": self._epoch})
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BatchLedger]:

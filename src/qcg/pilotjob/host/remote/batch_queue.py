@@ -19,6 +19,7 @@ MOST_IDS = 1000
 _LONGEST_MESSAGE = 600
 _SAFE_VALUE = re.compile(r"[\w@%+=:,./\[\]*-]+\Z", re.ASCII)
 _FIELD = re.compile(r"\{(\w+)\}")
+_OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _OPTION = re.compile(r"--?[^\s\"'\\#-][^\s\"'\\#]*\Z")
 """The name of an option: one word, as a batch system splits the line of a directive."""
 
@@ -86,10 +87,10 @@ class BatchQueue:
         Raises BatchRefusal for an option that must not be given, or cannot be written in one line."""
         options: List[Tuple[str, str]] = []
         for template in self._directives:
-            if all(name in fields for name in _FIELD.findall(template)):
-                option = _filled(template, fields)
-                name, equals, value = option.partition("=")
-                options.append((name, equals + _quoted(value) if equals else ""))
+            wanted = _without_missing_parts(template, fields)
+            if _has_all(wanted, fields):
+                name, between, value = wanted.partition("=" if wanted.startswith("--") else " ")
+                options.append((_filled(name, fields), between + _quoted(_filled(value, fields)) if between else ""))
         options = [option for option in options if not (option[0].startswith("--") and option[0] in own)]
         for name, value in own.items():
             if _OPTION.match(name) is None:
@@ -295,6 +296,14 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
         if stream is not None:
             stream.close()
     process.wait()
+
+
+def _without_missing_parts(template: str, fields: Dict[str, str]) -> str:
+    return _OPTIONAL_PART.sub(lambda part: part.group(1) if _has_all(part.group(1), fields) else "", template)
+
+
+def _has_all(template: str, fields: Dict[str, str]) -> bool:
+    return all(name in fields for name in _FIELD.findall(template))
 
 
 def _filled(template: str, fields: Dict[str, str]) -> str:

@@ -69,9 +69,9 @@ def read_attempt(directory: str) -> AttemptFile:
     text = read_own("%s/%s" % (directory, SCRIPT), MOST_BYTES).decode("utf-8", "surrogateescape")
     for line in text.splitlines():
         if line.startswith(_PAYLOAD):
-            told = json.loads(line[len(_PAYLOAD) :])
-            launch = read_launch(told["launch"])
-            return AttemptFile(launch, told["service"], told["label"], told["id_variable"], float(told["grace"]))
+            read = json.loads(line[len(_PAYLOAD) :])
+            launch = read_launch(read["launch"])
+            return AttemptFile(launch, read["service"], read["label"], read["id_variable"], float(read["grace"]))
     raise ValueError("the script %s/%s names no attempt" % (directory, SCRIPT))
 
 

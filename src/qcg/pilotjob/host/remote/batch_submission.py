@@ -1,8 +1,8 @@
 """Submits the scripts of attempts to the batch system, each at most once.
 
-A command that was killed may have left a submission of which nobody knows the result. Commands that submit keep a lock
-as long as they live, also as orphans. So whoever gets the lock knows that no submission is under way, and finds the
-batch jobs of earlier ones in the queue, by their unique names.
+A command that was killed may have left a submission with an unknown result. Commands that submit keep a lock as long as
+they live, also as orphans. So a process that gets the lock knows that no submission is under way, and finds the batch
+jobs of earlier submissions in the queue, by their unique names.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class BatchSubmission:
             self._end_removed()
 
     def _pending(self) -> List[OpenAttempt]:
-        """Attempts without a batch job. Those that were never submitted and are to be ended end here."""
+        """Attempts without a batch job. Attempts that were never submitted and have an order to end are ended here."""
         pending = []
         with self._ledgers.open() as ledger:
             for attempt in ledger.open_attempts():

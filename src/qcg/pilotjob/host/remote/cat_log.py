@@ -44,7 +44,7 @@ def main(run: str) -> int:
         with contextlib.suppress(BrokenPipeError):
             _copy(descriptor)
             if mode == "tail":
-                _follow(descriptor, directory)
+                _follow(descriptor, directory, bool(request.get("until_eof")))
     return 0
 
 
@@ -97,10 +97,14 @@ def _copy(descriptor: int) -> bool:
         copied = True
 
 
-def _follow(descriptor: int, directory: str) -> None:
-    """Write what is appended to the file, until the job is over or the reader is gone."""
+def _follow(descriptor: int, directory: str, until_eof: bool) -> None:
+    """Write what is appended to the file, until the job is over or the reader is gone.
+
+    `until_eof`: the reader keeps our input open, whose end tells that it was killed."""
     poller = select.poll()
     poller.register(1, 0)  # an error or the end of the reader is always reported
+    if until_eof:
+        poller.register(0, select.POLLIN)
     parent = os.getppid()
     while not poller.poll(LOOK_INTERVAL * 1000) and os.getppid() == parent:
         is_over = "ENDED" in (status_file.read(directory) or {})

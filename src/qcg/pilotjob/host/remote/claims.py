@@ -139,10 +139,10 @@ class Claims:
         return found
 
     def _content(self, directory: str, grant: List[NodeGrant], batch_name: str = "") -> str:
-        told: Dict[str, Any] = dict(self._head, directory=directory, time=time.time(), grant=grant)
+        fields: Dict[str, Any] = dict(self._head, directory=directory, time=time.time(), grant=grant)
         if batch_name:
-            told["batch_name"] = batch_name
-        return json.dumps(told)
+            fields["batch_name"] = batch_name
+        return json.dumps(fields)
 
 
 def _write_new(path: str, content: bytes) -> None:
@@ -177,10 +177,10 @@ def read_claim(layout: Layout, id: str) -> Optional[Claim]:
     except FileNotFoundError:
         return None
     try:
-        told = json.loads(content.decode("utf-8"))
-        grant = [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in told["grant"]]
-        name = told.get("batch_name", "")
-        return Claim(told["ledger"], told["host"], told["boot"], told["directory"], told["time"], grant, name)
+        fields = json.loads(content.decode("utf-8"))
+        grant = [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in fields["grant"]]
+        name = fields.get("batch_name", "")
+        return Claim(fields["ledger"], fields["host"], fields["boot"], fields["directory"], fields["time"], grant, name)
     except (ValueError, LookupError, TypeError):
         return Claim("", "", "", "", 0.0, [])
 

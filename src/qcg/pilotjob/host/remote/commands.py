@@ -65,8 +65,8 @@ class Commands:
                     self._layout.check()
                 check_epoch(self._layout, request)
                 self._epoch = request.get("epoch", self._epoch)
-            told, content = handler(request, payload)
-            reply.update(told)
+            answer, content = handler(request, payload)
+            reply.update(answer)
         except CommandError as error:
             reply.update(ok=False, error=str(error), code=error.code)
         except OSError as error:

@@ -4,6 +4,8 @@ FAILED = "failed"
 REFUSED = "refused"
 STALE_EPOCH = "stale-epoch"
 OTHER_RUN = "other-run"
+OTHER_HOST = "other-host"
+"""The run uses the directory already, as that of another host."""
 ABSENT = "absent"
 """The run directory is not there."""
 

@@ -4,7 +4,7 @@ sshd starts it in place of every command that a client asks for, and passes that
 gate splits it into words without a shell, admits the sub-commands of the far side and the rsync servers of our
 transfers, both for run directories only, and replaces itself with the program. Everything else is logged and refused.
 
-It narrows what a key can be used for. It is no sandbox: whoever may submit jobs runs programs as this user.
+It narrows what a key can be used for. It is no sandbox: a key that may submit jobs runs programs as this user.
 """
 
 import os

@@ -42,6 +42,8 @@ class Layout:
         """Files that come with launches."""
         self.instance = self.service + "/instance"
         self.uuid = self.service + "/uuid"
+        self.known_as = self.service + "/known-as"
+        """The name that the manager has for the host which uses this directory."""
         self.epoch = self.service + "/epoch"
         self.lock = self.service + "/lock"
         self.installed = self.service + "/installed"

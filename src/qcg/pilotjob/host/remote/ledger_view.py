@@ -10,8 +10,8 @@ from collections import deque
 from typing import Any, Deque, Dict, List, Set, Tuple
 
 from qcg.pilotjob.host import ledger_format as form
-from qcg.pilotjob.host.ledger import MOST_BYTES, Record
-from qcg.pilotjob.host.records import Ended, Running, Started
+from qcg.pilotjob.host.ledger import MOST_BYTES
+from qcg.pilotjob.host.records import Ended, RecordBody, Running, Started
 from qcg.pilotjob.host.remote.claims import claimed_ids, read_claim, remove_claims
 from qcg.pilotjob.host.remote.errors import CannotWrite, CommandError, os_error
 from qcg.pilotjob.host.remote.layout import LEDGER_SUFFIX, Layout, read_text, write_number
@@ -23,7 +23,7 @@ HOLES_LAST_AT_MOST = 120.0
 RECORDS_WAIT_AT_MOST = 3600.0
 """Seconds that a record of a batch job may wait for the command that writes it."""
 
-Numbered = Tuple[int, Record]
+Numbered = Tuple[int, RecordBody]
 
 
 class LedgerView:
@@ -173,7 +173,7 @@ class LedgerView:
         elif isinstance(entry, form.Header):
             self.boot = entry.boot_id
 
-    def _keep(self, number: int, body: Record, new: List[Numbered]) -> None:
+    def _keep(self, number: int, body: RecordBody, new: List[Numbered]) -> None:
         if number > self.acknowledged:
             self.kept.append((number, body))
             new.append((number, body))

@@ -59,7 +59,7 @@ class Messages:
                 file.seek(start)
                 content = file.read()
         except OSError:
-            return []  # records must get through, whatever became of messages
+            return []  # records must get through, even if messages cannot be read
         found = []
         for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
             start += len(line)

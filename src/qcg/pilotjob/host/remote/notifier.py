@@ -29,6 +29,8 @@ LOOK_INTERVAL = 0.25
 """Seconds between two looks at the settings while a try is awaited."""
 CONNECT_TIMEOUT = 5.0
 COMMAND_TIMEOUT = 30.0
+PATIENCE = 45.0
+"""Seconds after which no further try begins: nothing of the program stays on a host for a minute."""
 
 
 def notify(layout: Layout, ids: List[str]) -> None:
@@ -59,14 +61,17 @@ def main(run: str) -> int:
     """The internal sub-command `notify`: sends one notification, and repeats it a few times."""
     layout = Layout(run)
     remove(_pending(layout))
+    deadline = time.monotonic() + PATIENCE
     for pause in PAUSES:
         # Read anew: a manager that was started again has another address, and one that has ended has none.
         until = time.monotonic() + pause
         while read_settings(layout) is not None and time.monotonic() < until:
             time.sleep(LOOK_INTERVAL)
         settings = read_settings(layout)
-        if settings is None or _send(settings):
+        if settings is None or _send(settings, deadline):
             return 0
+        if time.monotonic() >= deadline:
+            break
     sys.stderr.write("The manager could not be notified; it finds new records with its next poll.\n")
     return 0
 
@@ -106,12 +111,12 @@ def _request(layout: Layout) -> bool:
     return True
 
 
-def _send(settings: Dict[str, Any]) -> bool:
+def _send(settings: Dict[str, Any], deadline: float) -> bool:
     if settings.get("how") == "messages":
         return _send_message(settings)
     command = settings.get("command")
     if settings.get("how") == "ssh" and isinstance(command, list) and command:
-        return _run_command([str(word) for word in command])
+        return _run_command([str(word) for word in command], deadline)
     return True
 
 
@@ -128,14 +133,14 @@ def _send_message(settings: Dict[str, Any]) -> bool:
         return False
 
 
-def _run_command(command: List[str]) -> bool:
+def _run_command(command: List[str], deadline: float) -> bool:
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     except OSError as error:
         sys.stderr.write("%s cannot be started: %s\n" % (command[0], error.strerror))
         return False
     try:
-        return process.wait(COMMAND_TIMEOUT) == 0
+        return process.wait(min(COMMAND_TIMEOUT, max(deadline - time.monotonic(), 1.0))) == 0
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 
 from qcg.pilotjob.host.process_tree import boot_id
 from qcg.pilotjob.host.remote.claims import locked, raise_epoch, read_epoch
-from qcg.pilotjob.host.remote.errors import OTHER_RUN, REFUSED, CannotWrite, CommandError, os_error
-from qcg.pilotjob.host.remote.layout import Layout, make_directories, write_changed
+from qcg.pilotjob.host.remote.errors import OTHER_HOST, OTHER_RUN, REFUSED, CannotWrite, CommandError, os_error
+from qcg.pilotjob.host.remote.layout import Layout, make_directories, read_text, write_changed
 from qcg.pilotjob.host.remote.ledger_view import RunView
 from qcg.pilotjob.host.remote.logout import logout_notices
 
@@ -22,7 +22,7 @@ CANNOT_WRITE = "%s Jobs that run there can be watched and killed, and no others 
 NO_LOCKS = "The file system of %s has no locks; use only one manager and one login host at a time for this run."
 _LOG = re.compile(r"log\.[A-Za-z0-9_-]+\Z")
 _SERVICE_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z")
-_OWN_NAMES = ("instance", "uuid", "epoch", "lock", "claims", "changes", "files", "installed", "messages")
+_OWN_NAMES = ("instance", "known-as", "uuid", "epoch", "lock", "claims", "changes", "files", "installed", "messages")
 _OWN_SUFFIXES = (".ledger", ".acked", ".asked", ".lock", ".sock", ".log", ".orders", ".json")
 
 
@@ -38,6 +38,7 @@ def remote_init(layout: Layout, request: Dict[str, Any], payload: bytes) -> Dict
         if not layout.is_made_by(instance):
             text = "The directory %s on this host belongs to another run; choose another run directory."
             raise CommandError(text % layout.run_dir, OTHER_RUN)
+        _check_host(layout, request)
         is_new = not os.path.exists(layout.instance)
         epoch = read_epoch(layout)
         try:
@@ -70,11 +71,26 @@ def remote_init(layout: Layout, request: Dict[str, Any], payload: bytes) -> Dict
 
 def _set_up(layout: Layout, request: Dict[str, Any], instance: str, payload: bytes) -> None:
     write_changed(layout.instance, instance + "\n")
+    if request.get("host"):
+        write_changed(layout.known_as, "%s\n" % request["host"])
     write_changed(layout.notify, json.dumps(request.get("notify")))
     write_changed(layout.batch, json.dumps(request.get("batch")))
     _make_directories(layout, request.get("log"))
     if payload:
         _install(layout, payload)
+
+
+def _check_host(layout: Layout, request: Dict[str, Any]) -> None:
+    """Raise CommandError when the run uses this directory as that of another host: the channels of both would replace
+    each other, and each would report the jobs of the other."""
+    name = request.get("host")
+    before = (read_text(layout.known_as) or "").strip()
+    if name and before and before != name:
+        text = (
+            "The run has its directory %s on this host already, for the host %s, which has the same files: name both"
+            " as `address` of one host, or give %s a `directory` of its own"
+        )
+        raise CommandError(text % (layout.run_dir, before, name), OTHER_HOST)
 
 
 def _missing_programs(queue: Any) -> List[str]:

@@ -60,8 +60,8 @@ def end_lines(ended: Ended) -> List[Tuple[str, object]]:
     return lines
 
 
-def usage_told(status: Dict[str, Any]) -> Optional[Usage]:
-    """What an attempt used; None where the status file does not tell."""
+def read_usage(status: Dict[str, Any]) -> Optional[Usage]:
+    """The resources that an attempt used; None if they are not in the status file."""
     try:
         return Usage(*map(int, status["USAGE"].split()))
     except (KeyError, ValueError, TypeError):

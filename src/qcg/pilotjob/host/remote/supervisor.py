@@ -40,7 +40,7 @@ from qcg.pilotjob.host.safe_open import open_own
 LINGER = 2.0
 """Seconds that a supervisor stays after its last job."""
 END_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL for jobs when the supervisor is told to end."""
+"""Seconds between SIGTERM and SIGKILL for jobs when the supervisor gets a signal to end."""
 TOLD_TO_END = "The supervisor on this host was told to end, and ended this job."
 NOT_STARTED = "The supervisor on this host was killed before it started this job."
 BOOTED = "The host was booted before the result of this job was recorded; the job may have run."
@@ -227,7 +227,7 @@ class Supervisor:
         raise CommandError("The supervisor does not know the request %r." % do)
 
     def _submit(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Claim and accept launches, each by itself. Returns what became of each, by id."""
+        """Claim and accept launches, each by itself. Returns the result of each, by id."""
         results: Dict[str, Any] = {}
         accepted: List[Launch] = []
         with locked(self._layout, exclusive=False):

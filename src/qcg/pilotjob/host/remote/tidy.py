@@ -27,6 +27,7 @@ def tidy(layout: Layout, everything: bool, discard: bool = False) -> Dict[str, A
         remove("%s/%s" % (layout.service, name))
     remove(layout.installed)
     remove(layout.notify)
+    remove(layout.known_as)
     if discard:
         return {"removed": False, "discarded": _discard(layout)}
     if not everything:

@@ -18,7 +18,7 @@ LONGEST_MESSAGE = 4000
 
 
 def main(run: str, *words: str) -> int:
-    """Always 0: a job must not fail because its manager cannot be told something."""
+    """Always 0: a job must not fail because a message cannot be sent."""
     text = " ".join(words)[:LONGEST_MESSAGE]
     try:
         send_message(Layout(run), text)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from qcg.pilotjob.executors.ssh.commands import Control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
-from qcg.pilotjob.executors.ssh.hooks import ConnectedHost
-from qcg.pilotjob.executors.ssh.job_files import RsyncJobFiles
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost
+from qcg.pilotjob.executors.ssh.rsync_job_files import RsyncJobFiles
 from qcg.pilotjob.host.records import Ended, EndReason, Launch, RemotePart, RemoteRequest
 
 SSH = """#!/bin/bash
