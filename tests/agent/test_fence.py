@@ -104,8 +104,7 @@ class TestLease:
 
     @pytest.fixture
     def held(self) -> Lease:
-        made = Lease()
-        made.seconds = 10.0
+        made = Lease(10.0)
         made.renew(0.0)
         return made
 

@@ -30,7 +30,7 @@ def host(ledger: Ledger, tmp_path: Path) -> Iterator[SimulatedHost]:
 
 
 def told(host: SimulatedHost) -> list[tuple[str, str]]:
-    """Ids and what became of them."""
+    """The ids of attempts, with their results."""
     return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
 
 

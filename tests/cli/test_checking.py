@@ -319,6 +319,8 @@ def test_the_unknown_command_resume_is_an_error_that_mentions_the_option():
         ),
         (("qcg-pm", "--versoin"), "--versoin; did you mean --version?"),
         (("qcg-pm-service", "--nett"), "--nett; did you mean --net?"),
+        (("qcg-pm", "set", "--prio", "3", "sim"), "--prio; did you mean --priority?"),
+        (("qcg-pm", "set", "--pr", "3", "sim"), "--pr"),
         (("qcg-pm-client", "--node", "4", "p.py"), "--node; did you mean --nodes?"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",

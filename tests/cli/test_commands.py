@@ -51,6 +51,18 @@ def test_submit_has_all_the_options_of_a_job(pm: Pm, wd: Path, manager: LocalMan
     assert (wd / "sub/e").read_text() == "no\n"
 
 
+def test_a_line_says_how_often_a_job_runs_again_when_it_starts_and_whether_it_is_held(pm: Pm, wd: Path):
+    program = ("--", "bash", "-c", "[ ${attempt} = 3 ]")
+    assert pm("submit", "--name", "again", "--retry", "2", "--wait", *program).stdout.splitlines()[1] == "1 SUCCEED"
+    pm("submit", "--name", "once", "--retry", '{"max": 5, "on": ["timeout"]}', "--wait", *program, code=1)
+    pm("submit", "--name", "held", "--hold", "--priority", "-3", "--", "true")
+    shown = pm("info", "held").stdout
+    assert "held since" in shown
+    assert "priority: -3" in shown
+    pm("release", "held")
+    pm("wait", "held")
+
+
 def test_iterations_of_a_line_write_to_files_of_their_own(pm: Pm, wd: Path):
     pm("submit", "--name", "many", "--iteration", "2", "--wait", "--", "echo", "${it}")
     assert [(wd / f"many.{index}.out").read_text() for index in (0, 1)] == ["0\n", "1\n"]
@@ -159,6 +171,8 @@ def test_jobs_come_from_the_standard_input_too(pm: Pm, pm_json: Told):
         (["--wt", "soon", "--", "true"], 2, "'--wt': \"soon\" is not a wall time; write it as 1h30m"),
         (["--wt", "0", "--", "true"], 2, "'--wt': the wall time \"0\" must be longer than zero"),
         (["--after", "nobody", "--", "true"], 1, "there is no job 'nobody'"),
+        (["--retry", "often", "--", "true"], 2, "'--retry': retry: \"often\" is neither a number nor a JSON object"),
+        (["broken.json", "--hold"], 2, "qcg-pm submit … -- broken.json"),
         (["--name", "a b", "--", "true"], 1, "a b"),
     ],
 )

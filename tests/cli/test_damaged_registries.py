@@ -208,6 +208,21 @@ def test_a_damaged_job_is_named_and_the_others_are_shown(wd: Path, table: str, c
     assert column in refused
 
 
+def test_a_run_that_may_have_unreadable_jobs_left_is_not_removed(wd: Path):
+    """All jobs that can be read have ended."""
+    with closing(sqlite3.connect(wd / RUN / FILE_NAME, isolation_level=None)) as registry:
+        registry.execute("UPDATE submitted_jobs SET state = 99 WHERE ended = 0")
+    ended = call(wd, ["jobs"])
+    assert "The registry is damaged" in ended.output
+    assert "All jobs have ended" not in ended.output
+    listed = CliRunner().invoke(main, ["runs", str(wd)])
+    assert f"{RUN}  damaged" in listed.output
+    assert "not readable: job" in listed.output
+    kept = CliRunner().invoke(main, ["clean", str(wd)])
+    assert f"Kept {RUN}: its registry is damaged, and jobs may be left; --all removes it." in kept.output
+    assert (wd / RUN / FILE_NAME).exists()
+
+
 def test_a_job_whose_number_no_manager_gives_is_left_out(wd: Path):
     number = 1 + [job["name"] for job in JOBS].index("it")
     assert change(wd, "submitted_jobs", "seq", number, 2**62)
@@ -227,6 +242,20 @@ def test_a_damaged_schema_is_reported_in_a_sentence(wd: Path):
     for command in [["report"], *COMMANDS]:
         call(wd, command)
     assert resume(wd)
+
+
+def test_an_error_of_the_disk_during_a_query_is_a_sentence(wd: Path, monkeypatch: pytest.MonkeyPatch):
+    """The registry could be opened, and then a page of it could not be read."""
+
+    def fail(*given: Any) -> Iterator[Any]:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("qcg.pilotjob.journal.queries.past_rows", fail)
+    for command in (["info", "bad"], ["why", "bad"], ["logs", "bad"]):
+        done = call(wd, command)
+        assert done.exit_code == 2
+        assert f"The registry {wd / RUN / FILE_NAME} could not be read: disk I/O error" in done.output
+    assert "could not be read: disk I/O error" in resume(wd)
 
 
 def test_a_registry_without_damage_is_reported_without_a_warning(wd: Path):

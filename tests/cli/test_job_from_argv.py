@@ -47,6 +47,8 @@ def test_a_value_that_is_no_number_is_refused_with_the_option(text: str):
         ({"wall_time": "1h"}, {"resources": {"wt": "1h"}}),
         ({"after": ["a,b", "c:3"]}, {"dependencies": {"after": ["a", "b", "c:3"]}}),
         ({"iteration": 3}, {"iteration": 3}),
+        ({"retry": "2", "priority": -1, "hold": True}, {"retry": 2, "priority": -1, "hold": True}),
+        ({"retry": '{"on": ["exit"]}', "priority": 0, "hold": False}, {"retry": {"on": ["exit"]}, "priority": 0}),
     ],
 )
 def test_options_become_keys(options: dict[str, Any], keys: dict[str, Any]):

@@ -11,7 +11,7 @@ from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState, BatchSystem, Phase
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.slurm.queue import PHASES, SlurmQueue
-from tests.cluster.contract import ELSEWHERE, QueueContract, Show, StateContract, SystemContract
+from tests.cluster.contract import ELSEWHERE, QueueContract, Show, StateContract, SystemContract, fields
 from tests.support.memory_batch import VARIABLE, MemoryBatch, MemoryQueue, register
 from tests.support.pilot import environment
 from tests.support.slurm_programs import SlurmPrograms
@@ -26,6 +26,11 @@ class TestSlurm(SystemContract):
     @pytest.fixture
     def system(self) -> BatchSystem:
         return batch_system("slurm")
+
+    def test_it_searches_only_the_named_jobs_of_the_user(self, system: BatchSystem):
+        queue = system.remote_queue()
+        assert queue is not None
+        assert fields(queue.find_jobs) == {"user", "names"}
 
 
 class TestHostfile(SystemContract):

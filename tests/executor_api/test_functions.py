@@ -182,6 +182,8 @@ def test_more_cores_than_exist_are_refused_at_once(executor: PilotExecutor):
         executor.with_resources(cores=3)
     with pytest.raises(WrongArgumentsError, match="at least one core"):
         executor.with_resources(cores=0)
+    with pytest.raises(WrongArgumentsError, match="cores and gpus must be whole numbers, not 'two' and 0"):
+        executor.with_resources(cores="two")  # type: ignore[arg-type]
 
 
 def test_calls_with_resources_that_no_node_has_fail(executor: PilotExecutor):

@@ -1,4 +1,4 @@
-"""Commands that tests start heed signals, also where the tests run in the background."""
+"""Commands that tests start react to signals, also where the tests run in the background."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = """
 
 
 @pytest.mark.parametrize("plugin", [True, False])
-def test_signals_that_the_tests_ignore_are_heeded_by_commands(
+def test_signals_that_the_tests_ignore_reach_their_commands(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, plugin: bool
 ):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))

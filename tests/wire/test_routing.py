@@ -1,4 +1,4 @@
-"""Which address nodes are told, whatever names mean on this machine."""
+"""The address that nodes get, whatever names resolve to on this machine."""
 
 from __future__ import annotations
 

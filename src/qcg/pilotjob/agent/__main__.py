@@ -94,7 +94,8 @@ def main() -> int:
 
 
 def _start_watchdog(options: argparse.Namespace) -> None:
-    """Start the process that ends this agent when the allocation is over. It loads what asks the batch system."""
+    """Start the process that ends this agent when the allocation is over. The code that asks the batch system is loaded
+    there, not in the agent."""
     command = [sys.executable, "-m", "qcg.pilotjob.cluster.watchdog", "--run-dir", str(options.run_dir.resolve())]
     command += ["--allocation", options.allocation, "--cluster", options.cluster]
     command += ["--batch-system", options.batch_system, "--agent", str(os.getpid())]

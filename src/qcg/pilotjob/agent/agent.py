@@ -37,7 +37,7 @@ ORPHAN_TIMEOUT = 5.0
 END_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for jobs when the agent has to end."""
 CLOSE_GRACE = 2.0
-"""The same when an allocation ends: a batch system may kill everything five seconds after its first signal."""
+"""Seconds between SIGTERM and SIGKILL when an allocation ends: a batch system may kill all after five seconds."""
 VERDICT_DELAY = 1.0
 """Seconds to wait after the end of a job for a signal which shows that the allocation ended it."""
 MOST_SIGNALS_OF_ALLOCATION = 3

@@ -36,7 +36,8 @@ class Fence:
     def arm(self, instance: str, seconds: float) -> None:
         """Use a lease of `seconds`: after that long a silence the manager may soon take this node for lost."""
         with self._changed:
-            self._instance, self._lease.seconds = instance, seconds
+            self._instance = instance
+            self._lease.set_duration(seconds)
             self._on_lease(self._lease.until)
             self._changed.notify()
         if seconds and self._thread is None:
@@ -53,7 +54,7 @@ class Fence:
     @property
     def is_armed(self) -> bool:
         """Whether a manager takes this node for lost after a silence."""
-        return self._lease.seconds > 0
+        return self._lease.expires
 
     @property
     def lease_expired(self) -> bool:
@@ -83,7 +84,7 @@ class Fence:
                     state = LeaseState.VALID
                 elif state is LeaseState.VALID and not stopped:
                     notified = False
-                    self._changed.wait(self._lease.pause(now) if self._lease.seconds else None)
+                    self._changed.wait(self._lease.pause(now) if self._lease.expires else None)
                     continue
             if state is LeaseState.VALID:
                 for process in stopped.values():

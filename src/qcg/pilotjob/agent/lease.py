@@ -22,12 +22,23 @@ class LeaseState(enum.Enum):
 
 
 class Lease:
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    """Expires `seconds` after it was last renewed."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
         """Duration of the lease; 0: it never expires."""
         self._renewed_at = 0.0
         self._checked_at: float | None = None
         self._answer_due = 0.0
+
+    @property
+    def expires(self) -> bool:
+        """Whether it ever expires."""
+        return self._seconds > 0
+
+    def set_duration(self, seconds: float) -> None:
+        """Change the duration, counted from the last renewal; 0: it never expires."""
+        self._seconds = seconds
 
     def renew(self, moment: float) -> None:
         """The manager heard from this node at this moment or later, or there was no manager."""
@@ -35,7 +46,7 @@ class Lease:
 
     @property
     def until(self) -> float:
-        return self._renewed_at + self.seconds if self.seconds else math.inf
+        return self._renewed_at + self._seconds if self._seconds else math.inf
 
     def state(self, now: float) -> LeaseState:
         """The state now. To be called at least every `CHECK_INTERVAL` seconds."""

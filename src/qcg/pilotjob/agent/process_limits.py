@@ -1,4 +1,4 @@
-"""How many more processes and threads this process may have, by its resource limits and control groups."""
+"""The number of further processes and threads that resource limits and control groups allow."""
 
 from __future__ import annotations
 

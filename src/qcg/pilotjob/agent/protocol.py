@@ -120,7 +120,7 @@ class Welcome(Struct, tag="welcome"):
     seen: int
     """Number of the last record received."""
     instance: str = ""
-    """Id of the run: the first half of the step ids of all its attempts."""
+    """Id of the run: the first part of the markers of all its attempts."""
     fence: float = 0.0
     """Seconds after which a node that is cut off kills its jobs; 0: never."""
     given_up: bool = False
@@ -152,12 +152,12 @@ class Signal(Struct, tag="signal"):
 
 
 class Sweep(Struct, tag="sweep"):
-    """End the processes on this node of attempts that other agents started, found by their step ids. The agent answers
+    """End the processes on this node of attempts that other agents started, found by their markers. The agent answers
     with Swept, over the same connection, when none is left."""
 
     ids: list[str]
     instance: str
-    """Id of the run: the first half of the step ids."""
+    """Id of the run: the first part of the markers."""
     grace: float = 0.0
     """Seconds between SIGTERM and SIGKILL."""
 

@@ -31,7 +31,7 @@ class RelayLaneRunner(LaneRunner):
         """`wakeup`: a descriptor to which the relay writes SIGCHLD, because the kernel does not signal it any more, and
         zero when there are handovers. `open_files`: the soft limit of open files of jobs; 0: that of this process."""
         self.lane_names: dict[int, str] = {}
-        """Also those of released lanes, until all their handovers are taken."""
+        """By number, including released lanes until all their handovers are taken."""
         self.pause = pause
         self._ledger = ledger
         self._numbers: dict[str, int] = {}

@@ -7,7 +7,6 @@ batch system killed everything at the time limit.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.registry import queue_of, system_in_use
 from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
+from qcg.pilotjob.common.parent_death import die_with_parent
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.runs.chain_state import SCRIPT, read_chain_state, write_chain_state
@@ -32,8 +32,6 @@ MOST_DEATHS = 3
 """Managers that may be killed in one allocation before no other one is started."""
 LAST_COMMAND_TIMEOUT = 2.0
 """Seconds for the batch system to answer when it is about to kill everything, perhaps five seconds later."""
-PR_SET_PDEATHSIG = 1
-"""From `linux/prctl.h`."""
 
 
 class AllocationRunner:
@@ -140,7 +138,7 @@ class AllocationRunner:
         # manager would continue without nodes, and keep the next one from starting.
         environ = {**os.environ, HAS_NEXT_ALLOCATION: self._next} if self._next else None
         words = [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments]
-        with subprocess.Popen(words, env=environ, preexec_fn=_die_with_parent) as self._manager:
+        with subprocess.Popen(words, env=environ, preexec_fn=die_with_parent) as self._manager:
             self._forward_term()  # a signal that came while the manager was started
             return self._manager.wait()
 
@@ -267,7 +265,3 @@ def _restarts(system: BatchSystem, environ: Mapping[str, str]) -> int | None:
         return system.restarts(environ)
     except ClusterError:
         return None
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Sequence
@@ -33,10 +34,13 @@ def job_from_arguments(
     iteration: int | dict[str, Any] | None = None,
     script: str | None = None,
     remote: dict[str, Any] | None = None,
+    retry: str | None = None,
+    priority: int | None = None,
+    hold: bool = False,
     **files: str | None,
 ) -> dict[str, Any]:
     """The job description in the standard form. `script`: a shell command instead of a program. `remote`: the
-    host and its files. `files`: wd, stdin, stdout and stderr."""
+    host and its files. `retry`: a number or an object, as JSON. `files`: wd, stdin, stdout and stderr."""
     execution: dict[str, Any] = (
         {"exec": program[0], "args": list(program[1:])} if script is None else {"script": script}
     )
@@ -57,6 +61,8 @@ def job_from_arguments(
         job["iteration"] = iteration
     if remote is not None:
         job["remote"] = remote
+    policies = {"retry": None if retry is None else json.loads(retry), "priority": priority, "hold": hold or None}
+    job.update({key: value for key, value in policies.items() if value is not None})
     return job
 
 

@@ -69,7 +69,7 @@ WORKING_DIRECTORY = dict.fromkeys(("run", "alloc", "sbatch", "bench"), "; its wo
 ELSEWHERE = {
     "resume": "to go on with a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",
 }
-"""What is looked for among the commands, and is an option of one."""
+"""Hints for words that users take for a command, and that are options of one."""
 
 
 class Commands(click.Group):

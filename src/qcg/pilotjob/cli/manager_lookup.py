@@ -156,7 +156,7 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
         except JournalError as error:
             raise Refusal(str(error)) from None
         finally:
-            echo_err(describe_recorded_state(run))
+            echo_err(describe_recorded_state(run, damaged=bool(ended.unreadable)))
             if ended.unreadable:
                 echo_err(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
             others = len(own_runs(run.parent)) - 1

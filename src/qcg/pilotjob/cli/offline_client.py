@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.registry_view import RegistryView
 from qcg.pilotjob.interfaces.replies import Answer
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.registry_files import FILE_NAME
 
 Handler = Callable[[Any, Any], Awaitable[Answer]]
 
@@ -65,7 +67,11 @@ class RegistryClient(Queries):
         handler = _HANDLERS.get(type(decoded))
         if handler is None:
             raise ConnectionError(f"no manager is at work in {self._run_dir}, so nobody can answer this request")
-        return reply_data(request, check_accepted(asyncio.run(self._answer(handler, decoded)).to_dict()))
+        try:
+            answer = asyncio.run(self._answer(handler, decoded))
+        except sqlite3.Error as error:
+            raise Refusal(f"The registry {self._run_dir / FILE_NAME} could not be read: {error}.") from None
+        return reply_data(request, check_accepted(answer.to_dict()))
 
     async def _answer(self, handler: Handler, request: Request) -> Answer:
         return await handler(self._view, request)

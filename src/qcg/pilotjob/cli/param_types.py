@@ -12,7 +12,7 @@ from qcg.pilotjob.cluster.registry import resource_names, sources_of_files
 
 
 class Number(click.FloatRange):
-    """One that can be reckoned with: `nan` and `inf` are none."""
+    """A finite number: `nan` and `inf` are refused."""
 
     name = "number"
 
@@ -27,7 +27,7 @@ class Number(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """One that counts something."""
+    """A whole number."""
 
     name = "number"
 

@@ -44,7 +44,7 @@ class Time(msgspec.Struct, frozen=True):
 
     @property
     def for_jobs(self) -> float | None:
-        """Seconds in which jobs can start; a job with a wall time must also end in them."""
+        """Seconds from the start until the grace period, in which jobs can start and jobs with a wall time must end."""
         if self.seconds is None:
             return None
         return self.seconds - grace_period(self.grace, self.seconds)
@@ -84,7 +84,9 @@ def _core(nodes: Sequence[NodeSpec], named: tuple[str, ...]) -> Core:
 
 
 def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time, wd: Path, named: tuple[str, ...] = ()) -> None:
-    """`wd`: the working directory of the manager, at which relative paths start. `named`: values of `--resource`."""
+    """Refuse a request file with jobs that could never run on these nodes. Raises BatchError.
+
+    `wd`: the working directory of the manager, at which relative paths start. `named`: values of `--resource`."""
     core = _core(nodes, named)
     _refuse(str(file), core, problems_of(read_requests(file), core, warnings=[], wd=wd), time)
 

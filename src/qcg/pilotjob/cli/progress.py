@@ -47,7 +47,7 @@ class _Warnings(RunObserver):
 
 
 class _SilentNotices(_Warnings):
-    """Prints notices where stdout is for a machine."""
+    """Prints notices to stderr too, where a program reads stdout."""
 
     def notice(self, text: str) -> None:
         echo_err(text)

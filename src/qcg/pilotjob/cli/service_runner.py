@@ -42,7 +42,7 @@ def run_service(
     *,
     followed: bool = False,
 ) -> RunResult:
-    """`followed`: another allocation continues with the jobs that are left."""
+    """Run a service to its end. `followed`: another allocation continues with unfinished jobs."""
     print_ignored_options(context)
     try:
         check_machine()
@@ -82,7 +82,8 @@ def check_single_task(resources: str, environ: Mapping[str, str]) -> None:
 
 
 def _other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> list[str]:
-    """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
+    """Notices about other runs with unfinished jobs in the same directory, and about the run that is resumed when it is
+    not the newest one."""
     mine = None if resumption is None else resumption.run_dir
     notes = []
     if mine is not None and resume is not None:
@@ -98,7 +99,7 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
 
 
 def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> list[str]:
-    """Who gives the file of a run again may expect that its jobs run again."""
+    """A notice when a resumed run gets its own request file again: its jobs do not run a second time."""
     path = None if resumption is None else resumption.changes.get("file_path")
     done, in_all = how_far(journal)
     if path is None or not done:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -49,3 +50,29 @@ def signals_deferred() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         signal.raise_signal(received[0])
+
+
+@contextmanager
+def awaiting_signal() -> Iterator[Callable[[], None]]:
+    """A function that waits for a terminating signal, in the main thread, for a command that then cleans up.
+
+    The signal writes to a socket, whatever the thread does at that moment. A handler that sets an event could interrupt
+    the wait for that event, and then neither of them would end.
+    """
+    caught = [number for number in TERMINATING if signal.getsignal(number) is not signal.SIG_IGN]
+    received, signalled = socket.socketpair()
+
+    def wait() -> None:
+        while not any(number in caught for number in received.recv(4096)):
+            pass
+
+    with received, signalled:
+        signalled.setblocking(False)
+        wakeup_before = signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        before = {number: signal.signal(number, lambda number, frame: None) for number in caught}
+        try:
+            yield wait
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup_before)

@@ -8,15 +8,19 @@ import click
 
 SIMILARITY = 0.7
 """Cutoff for similar names. With a lower one, `--no-net` would be suggested for `--node`."""
+SHORTEST_BEGINNING = 3
+"""Characters of an option name from which on the options that begin with them are suggested."""
 
 
 def suggest_options(error: click.NoSuchOption) -> click.UsageError:
     """The same error with the most similar option first: click sorts by name, and suggests dissimilar ones."""
     # Dashes are left out of the comparison: every option has them.
     known = {name.lstrip("-"): name for name in _long_options(error.ctx)}
-    similar = [
-        known[name] for name in difflib.get_close_matches(error.option_name.lstrip("-"), known, cutoff=SIMILARITY)
-    ]
+    given = error.option_name.lstrip("-")
+    near = difflib.get_close_matches(given, known, cutoff=SIMILARITY)
+    if not near and len(given) >= SHORTEST_BEGINNING:
+        near = [name for name in known if name.startswith(given)]
+    similar = [known[name] for name in near]
     suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
     return click.UsageError(f"No such option {error.option_name}{suggestion}", error.ctx)
 

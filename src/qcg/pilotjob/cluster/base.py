@@ -42,8 +42,9 @@ class Allocation(Struct, frozen=True):
     cpus: dict[str, tuple[int, ...]] = {}
     """For each node, all core ids that the allocation has there: also threads of cores that jobs must not use."""
     layouts: dict[str, tuple[int, int]] = {}
-    """For each node, how core ids count its CPUs: number of cores, and threads of each core. A node that is missing
-    here is described by a number of cores alone. A node that is not missing is in `cpus` too."""
+    """For each node, how core ids count its CPUs: number of cores, and threads of each core. Every node here has an
+    entry in `cpus`. Leave a node out where only its number of cores is known: its jobs are then bound to that many
+    cores, in the order of the operating system."""
     logins: dict[str, str] = {}
     """For each node that `ssh` does not reach under its name: the argument for `ssh`, such as `user@node`."""
 
@@ -165,7 +166,8 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        """The options that ask for such an allocation. `name`: its name in the queue, unless `spec` has one. Pure.
+        """The options that ask for such an allocation, with `spec.further` at the end. `name`: its name in the queue,
+        unless `spec` has one. `wd`: the working directory of the run, absolute. Pure.
 
         They ask for what batch scripts rely on (`batch/script.py`): bash on the first node, the environment of the
         submitting process, and standard output and standard error in one file that can be read while the script runs.
@@ -214,7 +216,8 @@ class AllocationQueue(ABC):
     @abstractmethod
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
         """The most that an allocation with these options can have. Jobs that need more are refused, so a size that is
-        not known must be a large one.
+        not known must be a large one. `options`: the result of `options`, where further options may have changed what
+        the spec asks for.
 
         Raises: `BatchError` for options that ask for no size; not when the batch system cannot be asked.
         """

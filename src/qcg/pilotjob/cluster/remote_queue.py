@@ -43,7 +43,10 @@ class RemoteQueue(Struct, frozen=True, kw_only=True):
     prefix: str
     """Begins the line of a directive in a batch script, with the blank before the option."""
     directives: list[str]
-    """Options of every batch job, in order. An option with a field that the job does not ask for is left out.
+    """Options of every batch job, in order: `--name=VALUE`, or `-n VALUE` with a blank. Values are quoted where needed.
+
+    An option with a field that the job does not ask for is left out. A part of an option in square brackets is left out
+    by itself: `-l select={nodes}[:ncpus={cores}][:mem={memory}mb]`.
 
     Fields: `{name}`, the unique name of the batch job; `{output}` and `{error}`, paths of files, to which the batch
     system must append; `{nodes}`; `{cores}`, `{gpus}` and `{memory}` (MiB) of each node; `{whole_nodes}`, an empty
@@ -58,7 +61,8 @@ class RemoteQueue(Struct, frozen=True, kw_only=True):
     list_jobs: list[str]
     """Lists the batch jobs `{ids}`, one in each line, as far as they are known."""
     find_jobs: list[str]
-    """Lists the batch jobs of user `{user}` that have one of these `{names}`."""
+    """Lists the batch jobs of user `{user}` that have one of these `{names}`, and also others where the batch system
+    does not search for names: they are ignored."""
     job_line: str
     """A line of both lists; it has the groups `id`, `name` and `state`."""
     waiting: list[str]

@@ -44,7 +44,8 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
     job_name: str | None = None
     """Name in the queue."""
     output: str | None = None
-    """Path of the output file, from the working directory."""
+    """Path of the output file, from the working directory of the run; None: a file in that directory, with the id of
+    the allocation in its name."""
     most: int = 1
     """Number of allocations, one after another."""
     further: list[str] = []

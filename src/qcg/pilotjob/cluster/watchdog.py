@@ -7,7 +7,6 @@ process of its own: a batch system may take minutes to answer, and the agent wai
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
 import time
@@ -18,6 +17,7 @@ from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system
+from qcg.pilotjob.common.parent_death import die_with_parent
 from qcg.pilotjob.wire.contact import ContactError, read_stamped
 
 EVERY = 20.0
@@ -25,8 +25,6 @@ EVERY = 20.0
 LATE = 60.0
 """Seconds after the end that was known at the beginning, for an allocation whose state is not known any more. Where the
 limit was raised, the batch system can tell the state."""
-PR_SET_PDEATHSIG = 1
-"""From `linux/prctl.h`."""
 
 
 def main() -> None:
@@ -38,7 +36,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="")
     parser.add_argument("--batch-system", default="")
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     allocation = AllocationRef(options.allocation, options.cluster, options.batch_system)
     touched = _touched(options.run_dir)
     while os.getppid() == options.agent:

@@ -1,6 +1,6 @@
 """Executors as in `concurrent.futures`: PilotExecutor calls Python functions, QCGPJExecutor runs jobs from templates.
 
-May import api and the packages above it, except manager, interfaces and cli.
+May import `api`, and the packages that `api` may import.
 """
 
 from __future__ import annotations

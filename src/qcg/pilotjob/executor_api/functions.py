@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import operator
 import os
 import sys
 import tempfile
@@ -163,6 +164,10 @@ class PilotExecutor(_CallExecutor):
         return future
 
     def _checked(self, cores: int, gpus: int) -> Resources:
+        try:
+            cores, gpus = operator.index(cores), operator.index(gpus)
+        except TypeError:
+            raise WrongArgumentsError(f"cores and gpus must be whole numbers, not {cores!r} and {gpus!r}") from None
         if cores < 1 or gpus < 0:
             raise WrongArgumentsError(f"a call needs at least one core and no negative number of GPUs: {cores}, {gpus}")
         if cores > self._total:

@@ -1,4 +1,4 @@
 """Run directories: layout, discovery, states, submissions, removal, and the guard against a second manager.
 
-May import `executors`, `cluster`, `journal` and what is below them; `batch`, `report`, `manager` and clients import it.
+May import `executors` and lower layers.
 """

@@ -33,15 +33,21 @@ def describe_run_without_manager(run: Path) -> str:
     return " ".join([*sentences, *_other_runs(run)])
 
 
-def describe_recorded_state(run: Path) -> str:
-    """The notice of read-only commands that the registry has answered, and not a manager."""
+def describe_recorded_state(run: Path, *, damaged: bool = False) -> str:
+    """The notice of read-only commands that the registry has answered, and not a manager.
+
+    `damaged`: jobs that have not ended may be missing in the registry.
+    """
     run = run.absolute()
     what_happened = _last_manager(run)
     remark = "" if what_happened == _ENDED else f" (the last one {what_happened})"
     left = read_unfinished(run)
-    jobs = f"{_describe_unfinished(left)}." if left.unfinished else "All jobs have ended."
-    sentence = f"No manager is running{remark}; this is the recorded state of {run}."
-    return " ".join([sentence, jobs, *_other_runs(run)])
+    sentences = [f"No manager is running{remark}; this is the recorded state of {run}."]
+    if left.unfinished:
+        sentences.append(f"{_describe_unfinished(left)}.")
+    elif not damaged:
+        sentences.append("All jobs have ended.")
+    return " ".join([*sentences, *_other_runs(run)])
 
 
 def _last_manager(run: Path) -> str:

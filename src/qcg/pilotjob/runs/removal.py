@@ -36,7 +36,7 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
     if unfinished_too:
         return ""
     if run.state is RunState.DAMAGED:
-        return "its registry cannot be read; --all removes it"
+        return "its registry is damaged, and jobs may be left; --all removes it"
     if run.state in (RunState.LEFT, RunState.CRASHED):
         left = pluralize(run.jobs_left, "job") if run.jobs_left else pluralize(run.requests_left, "request")
         return f"{left} left; --all removes it"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.journal import aggregates
+from qcg.pilotjob.journal.damage import in_words, unreadable_of
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.registry_files import FILE_NAME
@@ -33,7 +34,7 @@ class RunState(Enum):
     EMPTY = "empty"
     """It has no registry: it is about to start, or could not start."""
     DAMAGED = "damaged"
-    """Its registry cannot be read."""
+    """A part of its registry, or all of it, cannot be read: jobs that are left may be missing in it."""
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     agents: bool | None = False
     """Whether agents without a manager are alive; None when that is not known."""
     problem: str = ""
-    """Why the registry cannot be read."""
+    """What of the registry cannot be read, or why."""
     hosts: tuple[str, ...] = ()
     """Remote hosts on which jobs of the run may still be running."""
 
@@ -89,11 +90,12 @@ def inspect_run(run_dir: Path) -> RunInfo:
             done = FILE_REQUESTS_DONE.read(connection)
             total = FILE_REQUESTS_TOTAL.read(connection)
             allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
+            unreadable = unreadable_of(connection)
     except (JournalError, OSError) as error:
         if live is not None:
             return _live(run_dir, last_change, live)
         return RunInfo(run_dir, RunState.DAMAGED, last_change, problem=str(error), agents=has_agents(run_dir))
-    jobs = {state.name: counts[state] for state in State if counts[state]}
+    jobs = counts_by_name(counts)
     left = max(total - done, 0)
     found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, left, allocation=allocation, batch_system=system)
     if live is not None:
@@ -101,6 +103,9 @@ def inspect_run(run_dir: Path) -> RunInfo:
         return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)
     agents = has_agents(run_dir)
     found = msgspec.structs.replace(found, hosts=hosts_with_attempts(run_dir))
+    if unreadable:
+        problem = f"not readable: {in_words(unreadable)}"
+        return msgspec.structs.replace(found, state=RunState.DAMAGED, problem=problem, agents=agents)
     if not (found.jobs_left or found.requests_left):
         return msgspec.structs.replace(found, agents=agents)
     state = RunState.CRASHED if _died(run_dir) else RunState.LEFT

@@ -261,7 +261,7 @@ class Port:
         return self._received_with_descriptors()
 
     def _received_with_descriptors(self) -> Iterator[Frames]:
-        """Like `receive_all`, and tells the monitor from which connection each message came."""
+        """Like `receive_all`; reports to the monitor from which connection each message came."""
         while not self._socket.closed:
             try:
                 first = self._socket.recv(zmq.NOBLOCK, copy=False)

@@ -18,7 +18,7 @@ class Keys(Struct, frozen=True):
 
 
 class ClientKeys(Protocol):
-    """What a client needs to connect, as contact files have it, in Z85."""
+    """The keys that a client needs to connect, as in contact files, in Z85."""
 
     @property
     def server_key(self) -> str: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import click
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.cli.signals import awaiting_signal
 from qcg.pilotjob.cli.target_options import directory_option
 from qcg.pilotjob.common.printable import printable
 
@@ -80,23 +80,20 @@ def command(
         run.close()
         raise Refusal(str(error)) from None
     server = DashboardServer(listening, run, access)
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     thread = threading.Thread(target=server.serve_forever, name="dashboard", daemon=True)
-    try:
-        thread.start()
-        echo_err(f"Dashboard of {printable(str(run.run_dir))}; Ctrl-C ends it.")
-        address = _print_address(listening, socket_path, access)
-        with _browser(address) if show else nullcontext():
-            stop.wait()
-    finally:
-        server.stop()
-        run.close()
-        if socket_path is not None:
-            with suppress(OSError):
-                socket_path.unlink()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with awaiting_signal() as wait:
+        try:
+            thread.start()
+            echo_err(f"Dashboard of {printable(str(run.run_dir))}; Ctrl-C ends it.")
+            address = _print_address(listening, socket_path, access)
+            with _browser(address) if show else nullcontext():
+                wait()
+        finally:
+            server.stop()
+            run.close()
+            if socket_path is not None:
+                with suppress(OSError):
+                    socket_path.unlink()
 
 
 def _print_address(listening: socket.socket, path: Path | None, access: Access) -> str:

@@ -25,7 +25,8 @@ def command(directory: Path, as_json: bool) -> None:
     """List the runs of DIRECTORY, the newest first: their states, jobs, and the time since their last change.
 
     live: a manager is at work. ended: all jobs have ended. left, crashed: the manager ended or died, and jobs are left
-    for --resume. empty: there is no registry. damaged: it cannot be read.
+    for --resume. empty: there is no registry. damaged: it, or a part of it,
+    cannot be read.
     """
     runs = list_runs(directory)
     now = time.time()

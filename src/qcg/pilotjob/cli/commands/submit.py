@@ -14,7 +14,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial, Refusal
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
 from qcg.pilotjob.cli.manager_lookup import on_manager
-from qcg.pilotjob.cli.options import seconds_of
+from qcg.pilotjob.cli.options import check_retry, seconds_of
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.submission_files import read_submissions
@@ -129,6 +129,14 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
     callback=_check_memory,
     help="Memory on each node, for which it is scheduled and which it must not exceed: 500MB, 2GB.",
 )
+@click.option(
+    "--retry",
+    metavar="NUMBER|JSON",
+    callback=lambda context, parameter, given: check_retry(given),
+    help="Start it again when it does not succeed: how often, or an object as in request files.",
+)
+@click.option("--priority", type=int, metavar="N", help="Jobs with higher ones are started first; 0 by default.")
+@click.option("--hold", is_flag=True, help="Do not start it before it is released: qcg-pm release.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option(
     "--host", metavar="NAME", help="Run it on this remote host of hosts.toml; '*' for any of them with free cores."
