@@ -1,4 +1,4 @@
-"""Runs that are killed and resumed. What they did is told by marks that jobs leave, by the report and the registry."""
+"""Runs that are killed and resumed. Marks of their jobs, the report and the registry show what the runs did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.waiting import wait_for
 HISTORY = ["QUEUED", "SCHEDULED", "EXECUTING"]
 PATIENCE = 60.0
 
-# How each command is told to resume a run, and what else stands before the request file of a new one.
+# The options with which each command resumes a run, and those before the request file of a new run.
 RESUMING = {"qcg-pm": ["run"], "qcg-pm-service": []}
 BEGINNING = {"qcg-pm": [], "qcg-pm-service": ["--file-path"]}
 

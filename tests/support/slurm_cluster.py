@@ -188,7 +188,7 @@ class Cluster:
         """Where commands and jobs run: the `tmp_path` of the test."""
         self._outputs = 0
         self._commands: list[subprocess.Popen[str]] = []
-        """Those that were started, and had not ended when the last one was."""
+        """The commands that had not ended when the last one was started, with the last one."""
         choices = {f"LAB_{name.upper()}": str(value) for name, value in settings.items()}
         with (directory / "lab.out").open("w") as out:
             self._lab = subprocess.Popen(
@@ -315,7 +315,7 @@ class Cluster:
     # -- between tests ----------------------------------------------------------------------------------------------
 
     def end_commands(self) -> list[str]:
-        """Those that a test has started and not waited for, as one does that fails. They are told."""
+        """End the commands that a test has started and not waited for, as a failing test does. Returns their names."""
         left = [one for one in self._commands if one.poll() is None]
         for process in left:
             kill_command(process)

@@ -1,6 +1,6 @@
-"""The walls between the rooms, as rules over the imports of a module.
+"""Rules for the imports of each package, checked on the source of its modules.
 
-A pure room computes: the same values in, the same values out. So it may import only what neither reads nor writes
+A pure package computes: the same values in, the same values out. So it may import only what neither reads nor writes
 anything and knows no time, and every module of ours that it imports must be pure itself: each of those is checked the
 same way, so the rule holds however long the chain is.
 """
@@ -15,18 +15,20 @@ from typing import NamedTuple
 
 PACKAGE = "qcg.pilotjob"
 
-# The rooms that compute, each with the rooms of the same kind that it must not know.
-PURE_ROOMS = {
+# The pure packages, each with the pure packages that it must not import.
+PURE_PACKAGES = {
     "description": ("core", "launch"),
     "core": ("launch",),
     "launch": (),
 }
 
+SOURCE = Path(__file__).parents[2] / "src"
+
 # Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
-MIXED = ("batch", "cluster", "cluster.hostfile", "cluster.local", "cluster.slurm", "common", "host")
 MIXED_PACKAGES = {
     PACKAGE,
-    *(f"{PACKAGE}.{name}" for name in MIXED),
+    *(f"{PACKAGE}.{name}" for name in ("batch", "cluster", "common", "host")),
+    *(f"{PACKAGE}.cluster.{path.parent.name}" for path in (SOURCE / "qcg/pilotjob/cluster").glob("*/__init__.py")),
 }
 
 PURE_MODULES = {
@@ -37,7 +39,7 @@ PURE_MODULES = {
     *(f"{PACKAGE}.cluster.slurm.{name}" for name in ("environment", "options", "parse", "sizes", "srun")),
 }
 
-# What a pure room may import besides. When one is missing that does no I/O and reads no clock, add it.
+# Other modules that a pure package may import. Add a missing one if it does no I/O and reads no clock.
 # fmt: off
 PURE_IMPORTS = {
     "__future__", "abc", "array", "ast", "base64", "bisect", "collections", "contextlib", "copy", "dataclasses",
@@ -85,24 +87,37 @@ def modules_of(source_root: Path) -> dict[str, Path]:
 
 
 def is_pure(module: str) -> bool:
-    """Whether this module lives in a pure room, or is a pure one of another room."""
+    """Whether this module belongs to a pure package, or is a pure module of another package."""
     if module in MIXED_PACKAGES or module in PURE_MODULES:
         return True
-    return _room(module) in PURE_ROOMS
+    return _package_of(module) in PURE_PACKAGES
 
 
 def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
-    """What this module does that its room forbids, a sentence each."""
+    """The breaches of the rules of its package in a module, a sentence each."""
     tree = ast.parse(source)
     imports = list(_imports(tree, module if is_package else module.rpartition(".")[0]))
     found: list[tuple[int, str]] = []
     if is_pure(module):
         found += _impure_imports(module, imports)
         found += _impure_names(tree, imports)
-    if _room(module) == "host":
+    if _package_of(module) == "host":
         found += _foreign_imports(imports)
         found += _too_new(tree, source)
     return [f"{module}:{line} {what}" for line, what in sorted(found)]
+
+
+def importers(package: str, modules: Mapping[str, Path]) -> set[str]:
+    """The modules outside of a package that import it, or a module in it."""
+    found = set()
+    for module, path in modules.items():
+        if f"{module}.".startswith(f"{package}."):
+            continue
+        inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for one in _imports(ast.parse(path.read_text()), inside):
+            if f"{one.module}.{one.name or ''}.".startswith(f"{package}."):
+                found.add(module)
+    return found
 
 
 def shared_private_members(modules: Mapping[str, Path]) -> set[tuple[str, str]]:
@@ -136,8 +151,8 @@ def _private_members(node: ast.ClassDef) -> set[str]:
     return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
-def _room(module: str) -> str | None:
-    """`core` for `qcg.pilotjob.core.queue`; `None` for what lies in no room."""
+def _package_of(module: str) -> str | None:
+    """`core` for `qcg.pilotjob.core.queue`; `None` for modules outside all packages."""
     if not module.startswith(PACKAGE + "."):
         return None
     return module[len(PACKAGE) + 1 :].partition(".")[0]
@@ -165,7 +180,7 @@ def _impure_imports(module: str, imports: list[Import]) -> Iterator[tuple[int, s
         elif top in PURE_NAMES:
             if found.name not in PURE_NAMES[top]:
                 names = ", ".join(sorted(PURE_NAMES[top]))
-                yield found.line, f"imports {found.name or 'all'} of {top}; of that a pure room may import: {names}."
+                yield found.line, f"imports {found.name or 'all'} of {top}; of that a pure package may import: {names}."
         elif top not in PURE_IMPORTS:
             yield found.line, f"imports {found.module}, which is not known to be free of I/O, clocks and chance."
 
@@ -175,18 +190,18 @@ def _impure_own_import(module: str, found: Import) -> Iterator[tuple[int, str]]:
     if found.name and target in MIXED_PACKAGES and not found.name.startswith("__"):
         target += f".{found.name}"
     if not is_pure(target):
-        yield found.line, f"imports {target}, which is in no pure room."
-    elif _room(target) in PURE_ROOMS.get(_room(module) or "", ()):
-        yield found.line, f"imports {target}, but {_room(module)} must not know {_room(target)}."
+        yield found.line, f"imports {target}, which is in no pure package."
+    elif _package_of(target) in PURE_PACKAGES.get(_package_of(module) or "", ()):
+        yield found.line, f"imports {target}, but {_package_of(module)} must not know {_package_of(target)}."
 
 
 def _impure_names(tree: ast.Module, imports: list[Import]) -> Iterator[tuple[int, str]]:
     dates = {found.bound_as for found in imports if found.module == "datetime"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in IMPURE_BUILTINS:
-            yield node.lineno, f"uses {node.id}, which a pure room must not."
+            yield node.lineno, f"uses {node.id}, which a pure package must not."
         elif isinstance(node, ast.Attribute) and node.attr in CLOCKS and _root(node) in dates:
-            yield node.lineno, f"reads the clock with {ast.unparse(node)}: a pure room is told the time."
+            yield node.lineno, f"reads the clock with {ast.unparse(node)}: a pure package gets the time as an argument."
 
 
 def _root(node: ast.expr) -> str | None:
@@ -200,8 +215,8 @@ def _foreign_imports(imports: list[Import]) -> Iterator[tuple[int, str]]:
         top = found.module.partition(".")[0]
         whole = f"{found.module}.{found.name}" if found.name else found.module
         if top == "qcg":
-            if _room(whole) != "host":
-                yield found.line, f"imports {whole}, but host/ is shipped alone and must not know other rooms."
+            if _package_of(whole) != "host":
+                yield found.line, f"imports {whole}, but host/ is shipped alone and must not import other packages."
         elif top not in sys.stdlib_module_names:
             yield found.line, f"imports {found.module}, but host/ may use the standard library only."
         elif _is_newer_than_36(top, found.name):
