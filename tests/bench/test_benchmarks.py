@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from bench import dashboard, growth, idle, latency, manager, memory, noop, questions, utilisation
+from bench import dashboard, growth, idle, latency, manager, memory, noop, outputs, questions, utilisation
 from bench.finding import BenchError, Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
@@ -64,7 +65,7 @@ def test_the_limit_says_what_it_wants(tmp_path: Path):
 @needs_compiler
 @pytest.mark.timeout(600)
 def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture):
-    """Ratios for whoever looks on. Only nonsense is a failure: what else this machine does is not known."""
+    """Ratios for the log. Only impossible values are failures: the load of this machine is not known."""
     # A machine that stops for two seconds makes nonsense of a measurement of one, but hardly of three in a row.
     for _ in range(3):
         found = {
@@ -262,3 +263,16 @@ def test_the_command_says_whether_the_compiled_part_is_there(there: bool, monkey
     done = CliRunner().invoke(command_for_users.command, [])
     told = "with the compiled part" if there else "without the compiled part that starts short jobs faster (see README)"
     assert done.stdout.startswith(f"2 cores on 1 node, {told}")
+
+
+def test_captured_output_is_compared_with_dropped_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    outputs.main(30, 1)
+    *ways, capturing = capsys.readouterr().out.splitlines()
+    files = {line.split(":")[0]: int(line.split()[-2]) for line in ways}
+    assert list(files) == list(outputs.WAYS)
+    assert files["captured"] == files["dropped"], "output of jobs that succeed is not saved"
+    assert files["stdout and stderr in files"] == files["dropped"] + 60
+    assert re.fullmatch(r"capturing: [+-]\S+% time in the median of 1 rounds, [+-]\S+% CPU time", capturing)

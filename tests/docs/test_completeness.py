@@ -19,7 +19,7 @@ from qcg.pilotjob.cli.commands.client import command as client
 from qcg.pilotjob.cli.commands.service import command as service
 from qcg.pilotjob.cli.main import COMMANDS, main
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.description import forms
+from qcg.pilotjob.description import forms, limits
 from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
@@ -176,3 +176,12 @@ def test_named_functions_exist():
 def test_every_metric_is_described():
     names = {line.split("{")[0] for line in metrics_text(summary(ended=1.0)).splitlines() if not line.startswith("#")}
     assert names <= words_in("docs/how-to/notifications.md")
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [limits.MAX_EXPANSION, limits.MAX_EXPANSION_OF_SUBMISSION, limits.LONGEST_NAME, limits.LONGEST_NAME_WRITTEN],
+)
+def test_limits_of_variables_and_names_are_described(limit: int):
+    (paragraph,) = re.findall(r"^Limits: (?:.+\n)+", text_of("docs/reference/request-files.md"), re.MULTILINE)
+    assert re.search(rf"\b{limit:,}\b", paragraph)

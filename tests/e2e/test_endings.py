@@ -15,9 +15,13 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.agent.pidfile import read_agent_pid, signal_agent
 from qcg.pilotjob.api.manager import Manager
+from qcg.pilotjob.journal import queries
+from qcg.pilotjob.journal.snapshot import snapshot
 from tests.support.crashing import Crashing
 from tests.support.pilot import COMMANDS, Run, job, run, start, write_requests
+from tests.support.processes import is_alive
 from tests.support.serving import served
 from tests.support.waiting import wait_for
 
@@ -180,6 +184,38 @@ def test_a_manager_that_dies_during_finish_has_cancelled_running_jobs_and_kept_t
     assert Run(tmp_path, done).states == {"stubborn": "CANCELED", "waiting": "SUCCEED"}
     assert (starts(tmp_path, "stubborn"), starts(tmp_path, "waiting")) == (1, 1)
     crashing.check_nothing_left()
+
+
+def test_after_a_crash_of_the_machine_jobs_of_the_last_second_run_again_and_earlier_ones_are_lost(tmp_path: Path):
+    """Also with `--on-lost fail`: the files on the disk are those of before the job started."""
+
+    def is_start_stored() -> bool:
+        with snapshot(service.run_dir / "registry.sqlite") as connection:
+            return any(attempt.started for attempt in queries.attempt_records(connection))
+
+    with served(tmp_path, "--nodes", "2", "--on-lost", "fail") as service:
+        service.submit(waits("earlier"), {**waits("late"), "hold": True})
+        wait_for(lambda: starts(tmp_path, "earlier") and is_start_stored(), what="the first job to start")
+        on_disk = {
+            path: path.read_bytes()
+            for path in service.run_dir.iterdir()
+            if path.name.startswith(("registry.sqlite", "agent-local.ledger"))
+        }
+        service.data("releaseJob", jobNames=["late"])
+        wait_for(lambda: starts(tmp_path, "late"), what="the second job to start")
+        agent = read_agent_pid(service.run_dir, "local")
+        assert agent is not None
+        service.kill()
+        signal_agent(agent, signal.SIGKILL)
+        wait_for(lambda: not is_alive(agent.pid), what="the end of the agent")
+        for path, content in on_disk.items():
+            path.write_bytes(content)
+        (tmp_path / "go").touch()
+        service.resume()
+        service.data("releaseJob", jobNames=["late"])
+        service.wait("late", "SUCCEED")
+        service.wait("earlier", "FAILED")
+    assert (starts(tmp_path, "earlier"), starts(tmp_path, "late")) == (1, 2)
 
 
 # -- the program in front ---------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_job_info_has_the_command_after_a_crash_and_no_file_is_left(model: str, 
             assert f"--rankfile {service.run_dir}/files/" in first
         assert not any(path.is_file() for path in service.run_dir.glob("files/**/*"))
         service.kill()
-        # Cores are pretended now: what is started from here on is not bound.
+        # The nodes are virtual now: attempts started from here on are not bound to cores.
         service.resume("--nodes", "2")
         assert command(service) == first
 

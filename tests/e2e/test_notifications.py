@@ -1,4 +1,4 @@
-"""`--notify`: real runs, and what their commands were told."""
+"""`--notify`: real runs, and the notifications that their commands get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GATE = "until [ -e go ]; do sleep 0.02; done"
 
 @pytest.fixture
 def hook(tmp_path: Path) -> str:
-    """A command that appends what it is told to `told`."""
+    """A command that appends each notification to the file `told`."""
     script = tmp_path / "hook.sh"
     script.write_text("#!/bin/sh\nexec cat >> told\n")
     script.chmod(0o755)
@@ -148,6 +148,8 @@ def test_an_allocation_that_another_one_continues_is_no_end(tmp_path: Path, hook
             "there is no program 'no-such-program' that can be run; commands are run with",
         ),
         (("--notify", "  "), "there is no program ''"),
+        (("--notify-on", "end"), "--notify-on says when to run commands: give them with --notify COMMAND"),
+        (("--notify", __file__), "is not executable (chmod +x would make it so)"),
         (("--notify", "sh -c 'x"), "is no command: no closing quotation"),
         (("--notify", "true", "--notify-on", "always"), "'always' is none of end, first-failure, failures=N and stall"),
     ],

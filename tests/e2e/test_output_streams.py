@@ -81,10 +81,12 @@ def test_output_is_shown_by_job_stream_and_line(tmp_path: Path):
 
 def test_an_option_collects_the_output_of_all_jobs_that_name_no_file(tmp_path: Path):
     jobs = [job("a", script="echo a"), job("b", script="echo b", stdout="b.out"), job("c", script="echo c; exit 1")]
+    jobs.append(job("d", script="echo d; exit 1", output="files"))
     result = run_requests(tmp_path, jobs, options=("--nodes", "2", "--stream-output"))
     assert [pm(tmp_path, "logs", name).stdout for name in "abc"] == ["a\n", "b\n", "c\n"]
     assert (tmp_path / "b.out").read_text() == "b\n"
-    assert stored(tmp_path, "b") == b""
+    assert stored(tmp_path, "b") == stored(tmp_path, "d") == b""
+    assert (run_dir(tmp_path) / "out" / "d.out").read_text() == "d\n"
     assert f"the end of stdout of c in {run_dir(tmp_path) / 'streams'}:\n    c\n" in result.done.stdout
 
 
