@@ -4,6 +4,7 @@ import glob
 import os
 import signal
 import stat
+from unittest import mock
 
 from qcg.pilotjob.host import output_streams
 from qcg.pilotjob.host.process_tree import read_process
@@ -167,6 +168,29 @@ class Streams(HostTest):
         self.until(lambda: self.of("a").ends, "the end of the output")
         assert self.of("a").stdout == b"one\n"
 
+    def test_a_job_goes_on_writing_whose_host_is_killed_right_after_its_start(self):
+        script = f"until [ -e {self.path('go')} ]; do sleep 0.01; done; echo alone; touch {self.path('told')}"
+        self.close_host()
+        child = os.fork()
+        if not child:
+            try:
+                self.open_host()
+                start = self.host._setup._spawner.start
+                with mock.patch.object(
+                    self.host._setup._spawner, "start", lambda *given: os._exit(bool(start(*given)) + 8)
+                ):
+                    self.start("a", SHELL, "-c", script, output="a")
+                    self.ended("a")
+            finally:
+                os._exit(1)
+        assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 9
+        with open(self.path("go"), "w"):
+            pass
+        wait_for(lambda: os.path.exists(self.path("told")), "the job without a host")
+        wait_for(lambda: self.files() and any(found.ends for found in self.stored()), "the end of its output")
+        assert self.of("a").stdout == b"alone\n"
+        self.open_host()
+
     def test_no_descriptor_stays_open(self):
         self.run_shell("echo", id="a", output="a")
         before = set(os.listdir("/proc/self/fd"))
@@ -179,7 +203,8 @@ class Streams(HostTest):
         before = set(os.listdir("/proc/self/fd"))
         assert self.run_job("/no/such/program", id="b", stream=True, output="b").reason == "unstartable"
         assert set(os.listdir("/proc/self/fd")) == before
-        assert [found.name for found in self.stored()] == ["a"]
+        self.run_shell("echo", id="c", output="c")
+        assert [found.name for found in self.stored()] == ["a", "c"]
 
 
 def _waits_for_pipe(pid):

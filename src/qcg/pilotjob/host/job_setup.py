@@ -58,9 +58,10 @@ class JobSetup:
             at = time.time()  # before it begins: no run time may be shorter than the real one
             pid, report = self._spawner.start(launch, stream or captured)
         except Unstartable as error:
-            for opened in (captured, stream):
-                if opened is not None:
-                    opened.close()
+            if captured is not None:
+                captured.close()
+            if stream is not None:
+                self.streams.discard(stream)
             if launch.files:
                 self._files.remove(launch.id)
             if isinstance(error, NoCapacity) and not self.capacity.may_return(others_run):
@@ -68,7 +69,7 @@ class JobSetup:
             raise
         self.capacity.process_started()
         if stream is not None:
-            self.streams.began(stream)
+            stream.started()
         start = OpenStart(launch.env.get(STEP_ID, ""), pid, at, launch.grant, since, ticks_now())
         return ActiveJob(launch.id, start, report, has_files, captured, stream)
 

@@ -1,8 +1,9 @@
 """Output that goes to a stream: the job writes to pipes, and a process beside the agent writes the stream file.
 
 That process, the writer (`stream_writer.py`), is started with the first such job and outlives the agent. The agent
-makes the pipes and passes their reading ends to the writer. It keeps a copy of them until the writer reports that
-everything is stored. When the writer is killed, another one continues with these copies, in a file of its own.
+makes the pipes and passes their reading ends to the writer before the job starts: a job whose agent is killed goes on
+writing. The agent keeps a copy of the reading ends until the writer reports that everything is stored. When the writer
+is killed, another one continues with these copies, in a file of its own.
 
 The end of a job is recorded when its output is stored: a reader of the output of an ended job finds all of it.
 """
@@ -61,12 +62,11 @@ class OutputStreams:
         """When to call `take_stored`, in monotonic seconds; None while nothing has to be sent or received."""
 
     def open(self, launch: Launch) -> StreamedOutput:
-        """Pipes for an attempt. Raises NoCapacity when it has to wait."""
+        """Pipes for an attempt, which the writer reads from now on. Raises NoCapacity when the attempt has to wait."""
         if self._outgoing or self._problem:
             self._send()
         if self._outgoing or self._problem:
-            why = self._problem or "the process that writes it is busy"
-            raise NoCapacity("The output of the job cannot be collected in %s: %s." % (self._directory, why))
+            raise self._no_writer()
         self._count += 1
         output = StreamedOutput(self._count, Opening(launch.output or launch.id, launch.id, 1, time.time()))
         if max(output.stdout, output.stderr) >= self._most:
@@ -74,13 +74,20 @@ class OutputStreams:
             raise NoCapacity(
                 "The output of the job cannot be collected: too many files are open; raise the hard limit (ulimit -Hn)."
             )
+        self._hand_over(output)
+        self._send()
+        if self._outgoing:
+            self._outgoing.clear()
+            output.close()
+            raise self._no_writer()
+        self._open[output.number] = output
         return output
 
-    def began(self, output: StreamedOutput) -> None:
-        """The job was started: its output is read from now on."""
-        output.started()
-        self._open[output.number] = output
-        self._hand_over(output)
+    def discard(self, output: StreamedOutput) -> None:
+        """The job could not be started: nothing is stored of it."""
+        del self._open[output.number]
+        output.close()
+        self._outgoing.append((stream_writer.DISCARD + NUMBER.pack(output.number), []))
         self._send()
 
     def is_stored(self, job: ActiveJob) -> bool:
@@ -132,6 +139,10 @@ class OutputStreams:
         self._open.clear()
 
     # The writer
+
+    def _no_writer(self) -> NoCapacity:
+        why = self._problem or "the process that writes it is busy"
+        return NoCapacity("The output of the job cannot be collected in %s: %s." % (self._directory, why))
 
     def _start_writer(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

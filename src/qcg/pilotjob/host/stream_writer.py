@@ -38,9 +38,9 @@ from qcg.pilotjob.host.stream_format import (
     parse_opening,
 )
 
-OPENING, ENDING = b"O", b"E"
-"""First byte of the messages of an agent: an attempt begins (number, payload of its OPEN frame; with two descriptors),
-and it is over (number)."""
+OPENING, ENDING, DISCARD = b"O", b"E", b"D"
+"""First byte of the messages of an agent: an attempt is about to start (number, payload of its OPEN frame; with two
+descriptors), it is over (number), and it could not be started (number)."""
 STORED, AGAIN, PROBLEM = b"S", b"A", b"P"
 """First byte of the messages to an agent: the output of these attempts is stored (numbers), the descriptors of an
 attempt could not be received and have to be sent again (number), and a problem (text; empty when it is over)."""
@@ -64,13 +64,16 @@ ORPHAN_PATIENCE = 60.0
 class Attempt:
     """An attempt whose output is being read."""
 
-    __slots__ = ("ended", "key", "last", "number", "opened", "pipes")
+    __slots__ = ("ended", "key", "last", "number", "opened", "opening", "pipes")
 
-    def __init__(self, number: int, key: bytes, opened: int, pipes: Dict[int, int]) -> None:
+    def __init__(self, number: int, key: bytes, opening: bytes, pipes: Dict[int, int]) -> None:
         self.number = number
         self.key = key
-        self.opened = opened
-        self.last = opened
+        self.opening = opening
+        """The payload of its OPEN frame."""
+        self.opened = 0
+        """Offset of its OPEN frame; 0 while it has none: a job that cannot be started leaves nothing in the file."""
+        self.last = 0
         """Offset of its last frame."""
         self.pipes = pipes
         """Kinds of frames by descriptor."""
@@ -185,7 +188,11 @@ class StreamWriter:
             number = NUMBER.unpack_from(message, 1)[0]
             if message[:1] == OPENING:
                 self._open(number, message[1 + NUMBER.size :], _descriptors(ancillary))
-            elif number in self._attempts:
+            elif number not in self._attempts:
+                continue
+            elif message[:1] == DISCARD:
+                self._discard(self._attempts.pop(number))
+            else:
                 self._drain(self._attempts[number])
 
     def _open(self, number: int, payload: bytes, descriptors: List[int]) -> None:
@@ -196,14 +203,16 @@ class StreamWriter:
             return
         opening = parse_opening(payload)
         name = "" if opening is None else opening.name
-        opened = self._file.append(OPEN, number, payload, 0)
-        attempt = Attempt(number, key_of(name), opened, dict(zip(descriptors, (STDOUT, STDERR))))
-        self._file.append_record(index_record(attempt.key, opened, 0, number))
+        attempt = Attempt(number, key_of(name), payload, dict(zip(descriptors, (STDOUT, STDERR))))
         self._attempts[number] = attempt
         for descriptor in descriptors:
             os.set_blocking(descriptor, False)
             self._by_pipe[descriptor] = attempt
             self._poll.register(descriptor, select.EPOLLIN)
+
+    def _discard(self, attempt: Attempt) -> None:
+        for descriptor in list(attempt.pipes):
+            self._close(attempt, descriptor)
 
     def _drain(self, attempt: Attempt) -> None:
         """The job is over: store what its pipes hold. What other processes write later is stored as well."""
@@ -219,7 +228,8 @@ class StreamWriter:
 
     def _end(self, attempt: Attempt) -> None:
         if not attempt.ended or attempt.last != attempt.ended:
-            attempt.last = attempt.ended = self._file.append(END, attempt.number, b"", attempt.last)
+            self._append(attempt, END, b"")
+            attempt.ended = attempt.last
             self._file.append_record(index_record(attempt.key, attempt.opened, attempt.last, attempt.number))
         if not attempt.pipes:
             self._attempts.pop(attempt.number, None)
@@ -254,7 +264,7 @@ class StreamWriter:
         except BlockingIOError:
             return most
         if data:
-            attempt.last = self._file.append(attempt.pipes[descriptor], attempt.number, data, attempt.last)
+            self._append(attempt, attempt.pipes[descriptor], data)
             return len(data)
         self._close(attempt, descriptor)
         if not attempt.pipes and (attempt.ended or not self._is_connected):
@@ -268,6 +278,12 @@ class StreamWriter:
         del self._by_pipe[descriptor], attempt.pipes[descriptor]
 
     # The file
+
+    def _append(self, attempt: Attempt, kind: int, payload: bytes) -> None:
+        if not attempt.opened:
+            attempt.opened = attempt.last = self._file.append(OPEN, attempt.number, attempt.opening, 0)
+            self._file.append_record(index_record(attempt.key, attempt.opened, 0, attempt.number))
+        attempt.last = self._file.append(kind, attempt.number, payload, attempt.last)
 
     def _flush(self) -> None:
         data, records = self._file.take()
