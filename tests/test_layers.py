@@ -196,6 +196,59 @@ def test_the_executor_of_the_engines_tests_is_small():
     assert not memory_executor.MemoryExecutor.__abstractmethods__
 
 
+ENVIRONMENT_NAME = re.compile(r"QCG_(?:PM|PJM)_[A-Z_]+")
+
+
+def environment_names(text: str) -> set[str]:
+    """The names of environment variables of ours in the string literals of a module, docstrings aside."""
+    tree = ast.parse(text)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    literals = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in docstrings]
+    return {name for node in literals for name in ENVIRONMENT_NAME.findall(str(node.value))}
+
+
+def test_each_environment_variable_is_named_in_one_module():
+    """`common/environment.py` has those of several packages; `host/`, which imports no other package, has its own."""
+    named: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for name in environment_names(path.read_text()):
+            named.setdefault(name, []).append(module)
+    assert len(named) > 20
+    assert {name: modules for name, modules in named.items() if len(modules) > 1} == {}
+
+
+def test_the_names_of_environment_variables_are_found():
+    text = '"""QCG_PM_NOTE"""\nX = "QCG_PM_X"\nf(f"{name}=QCG_PJM_Y", b"QCG_PM_Z")  # QCG_PM_N\n"""QCG_PM_OF_X"""\n'
+    assert environment_names(text) == {"QCG_PM_X", "QCG_PJM_Y", "QCG_PM_Z"}
+
+
+def exit_code_literals(text: str) -> list[str]:
+    """The exit codes other than 0 that a command returns or exits with, and that are written as numbers."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Return):
+            value = node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "os._exit", "SystemExit"):
+            value = node.args[0] if node.args else None
+        else:
+            continue
+        codes = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        if any(isinstance(code, ast.Constant) and type(code.value) is int and code.value for code in codes):
+            found.append((node.lineno, ast.unparse(node)))
+    return [f"{line}: {what}" for line, what in sorted(found)]
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("qcg.pilotjob.cli")])
+def test_commands_take_their_exit_codes_from_one_module(module: str):
+    """`common/exit_codes.py` has them."""
+    assert exit_code_literals(MODULES[module].read_text()) == []
+
+
+def test_an_exit_code_written_as_a_number_is_reported_with_its_line():
+    text = "sys.exit(1 if problems else 0)\ndef f():\n    return 0\ndef g():\n    return FAILURE if x else 3\n"
+    assert exit_code_literals(text) == ["1: sys.exit(1 if problems else 0)", "5: return FAILURE if x else 3"]
+
+
 KNOWS_SLURM = ("cluster/slurm/", "cluster/registry.py", "cli/commands/sbatch.py")
 """The batch system itself, its line of registration, and the command that is named after it."""
 OLD_OPTIONS = re.compile(

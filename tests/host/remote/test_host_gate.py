@@ -8,6 +8,7 @@ import unittest
 
 from qcg.pilotjob.host.remote import gate
 from qcg.pilotjob.host.remote.command_words import split_words
+from qcg.pilotjob.host.remote.environment import GATE_ADMITS
 from qcg.pilotjob.host.remote.gate import Policy, Refused, decide, environment, printable, read_policy, refuse
 
 RSYNC = "/usr/bin/rsync"
@@ -284,7 +285,7 @@ class GateTest(unittest.TestCase):
         assert environment(given, policy) == {
             "LANG": "C.UTF-8",
             "HOME": self.home,
-            gate.ADMITTED: "jobs-poll,remote-serve",
+            GATE_ADMITS: "jobs-poll,remote-serve",
         }
 
     def test_a_refused_command_is_logged_in_one_printable_line(self):

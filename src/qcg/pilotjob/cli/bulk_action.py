@@ -9,6 +9,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.manager_lookup import Registry, with_similar_name
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.tables import show_json
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
@@ -51,7 +52,7 @@ def apply_to_jobs(
             echo(line)
         for sentence in errors.values():
             echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
-    return 1 if errors else 0
+    return FAILURE if errors else 0
 
 
 def _result_lines(answer: dict[str, Any], participle: str) -> list[str]:

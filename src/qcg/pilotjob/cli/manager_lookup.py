@@ -21,6 +21,7 @@ from qcg.pilotjob.cli.interrupts import ExitOnInterrupt
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.wire import contact
@@ -249,4 +250,4 @@ def print_missing(manager: Queries, jobs: Mapping[str, Any]) -> int:
     missing = [entry["message"] for entry in jobs.values() if entry["status"] != 0]
     for number, sentence in enumerate(missing):
         echo_err(printable(f"Error: {with_similar_name(manager, sentence) if number < MOST_SUGGESTED else sentence}"))
-    return 1 if missing else 0
+    return FAILURE if missing else 0

@@ -13,6 +13,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.target_options import directory_option
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.removal import RemovalError, reason_to_keep, remove_run
@@ -53,7 +54,7 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
         return
     if not (dry_run or yes):
         _confirm([run for run in removable if reason_to_keep(run, now=now, unfinished_too=False)])
-    failed = 0
+    code = 0
     for run in removable:
         try:
             _clean_hosts(run.run_dir, remote=remote, dry_run=dry_run)
@@ -62,8 +63,8 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
             echo(f"{'Would remove' if dry_run else 'Removed'} {_described(run, now)}")
         except RemovalError as error:
             echo_err(printable(f"Error: {run.run_dir.name} was not removed: {error}"))
-            failed = 1
-    sys.exit(failed)
+            code = FAILURE
+    sys.exit(code)
 
 
 def _clean_hosts(run_dir: Path, *, remote: bool, dry_run: bool) -> None:

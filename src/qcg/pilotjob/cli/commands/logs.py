@@ -25,6 +25,7 @@ from qcg.pilotjob.cli.stream_logs import (
     is_streamed,
     show_stream,
 )
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.host.records import STREAMS
@@ -192,7 +193,7 @@ def _export(manager: Queries, names: tuple[str, ...], target: str, attempt: int 
         echo_err(f"{pluralize(damaged, 'piece')} of output could not be read: the files were damaged by a crash")
     if not attempts:
         echo_err("no job that was asked for has output in a stream")
-        return 1
+        return FAILURE
     return 0
 
 

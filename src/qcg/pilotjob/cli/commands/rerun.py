@@ -12,6 +12,7 @@ from qcg.pilotjob.cli.name_patterns import expand
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.tables import json_option, show_json
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 
@@ -75,4 +76,4 @@ def command(
         echo(f"{pluralize(answer['rerun'], 'job or iteration runs', 'jobs and iterations run')} again")
         for sentence in errors.values():
             echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
-    return 1 if errors else 0
+    return FAILURE if errors else 0

@@ -22,6 +22,7 @@ from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
@@ -93,7 +94,7 @@ def command(context: click.Context, /, file: Path, hosts_file: str | None, as_js
                 "warnings": warnings,
             }
         )
-        sys.exit(1 if problems else 0)
+        sys.exit(FAILURE if problems else 0)
     for line in (*problems, *(f"Warning: {warning}" for warning in warnings[:MOST_WARNINGS])):
         echo_err(line)
     if len(warnings) > MOST_WARNINGS:
@@ -105,7 +106,7 @@ def command(context: click.Context, /, file: Path, hosts_file: str | None, as_js
     counts = f"{pluralize(len(found), 'request')}, {pluralize(jobs, 'job')}, {pluralize(len(problems), 'problem')}"
     counts += f", {pluralize(len(warnings), 'warning')}" if warnings else ""
     echo(f"{file}: {counts}; checked against {against}")
-    sys.exit(1 if problems else 0)
+    sys.exit(FAILURE if problems else 0)
 
 
 def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str], wd: Path = Path()) -> list[str]:

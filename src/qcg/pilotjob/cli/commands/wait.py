@@ -12,6 +12,7 @@ from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_ma
 from qcg.pilotjob.cli.param_types import Number
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
         show_json(states)
     else:
         _show(states, sentences)
-    return 0 if all(state == "SUCCEED" for state in states.values()) else 1
+    return 0 if all(state == "SUCCEED" for state in states.values()) else FAILURE
 
 
 def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], dict[str, str]]:

@@ -16,6 +16,7 @@ from qcg.pilotjob.host.process_tree import boot_id, read_process
 from qcg.pilotjob.host.records import Ended, Launch, RecordBody
 from qcg.pilotjob.host.remote import status_file
 from qcg.pilotjob.host.remote.claims import read_claim
+from qcg.pilotjob.host.remote.environment import ATTEMPT_DIRECTORY, REMOTE_COMMAND, REMOTE_RUN
 from qcg.pilotjob.host.remote.files import write_all
 from qcg.pilotjob.host.remote.layout import Layout, make_directories
 from qcg.pilotjob.host.start_errors import Unstartable
@@ -24,13 +25,6 @@ SCRIPT = "job"
 STDOUT = "job.out"
 STDERR = "job.err"
 LATEST = "NN"
-REMOTE_COMMAND = "QCG_PM_REMOTE"
-"""Environment variable of jobs: the command of the far side, for a shell."""
-REMOTE_RUN = "QCG_PM_REMOTE_RUN"
-"""Environment variable of jobs: the run directory on the host."""
-ATTEMPT_DIRECTORY = "QCG_PM_ATTEMPT_DIR"
-"""Environment variable of jobs: the directory of the attempt."""
-
 LONGEST_LEDGER = 1 << 20
 """Bytes above which a ledger is compacted: commands read all of it."""
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from qcg.pilotjob.host.remote import status_file
 from qcg.pilotjob.host.remote.backends import Backend, backend_of, read_queue
 from qcg.pilotjob.host.remote.claims import check_epoch, read_claim
+from qcg.pilotjob.host.remote.environment import GATE_ADMITS
 from qcg.pilotjob.host.remote.errors import FAILED, REFUSED, CommandError
 from qcg.pilotjob.host.remote.frames import Frame
 from qcg.pilotjob.host.remote.layout import BATCH, Layout, is_id
@@ -14,9 +15,6 @@ from qcg.pilotjob.host.remote.ledger_view import RunView, to_json
 from qcg.pilotjob.host.remote.log_files import find_directory
 from qcg.pilotjob.host.remote.messages import MESSAGES, Messages
 from qcg.pilotjob.host.remote.orders import Orders
-
-ADMITTED = "QCG_PM_GATE_ADMITS"
-"""Environment variable set by a gate: the names of the sub-commands that it admits."""
 
 Reply = Tuple[Dict[str, Any], bytes]
 
@@ -83,7 +81,7 @@ class Commands:
 
     def _check_admitted(self, do: str) -> None:
         """A gate admits sub-commands by name, also those of a channel."""
-        admitted = os.environ.get(ADMITTED)
+        admitted = os.environ.get(GATE_ADMITS)
         if admitted is not None and do != "beat" and do not in admitted.split(","):
             raise CommandError("The gate of this host does not admit %s." % do, REFUSED)
 

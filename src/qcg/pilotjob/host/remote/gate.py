@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
 
 from qcg.pilotjob.host.remote.command_words import NotPlainWords, split_words
+from qcg.pilotjob.host.remote.environment import GATE_ADMITS
 from qcg.pilotjob.host.remote.gate_rsync import RefusedRsync, read_rsync
 from qcg.pilotjob.host.safe_open import open_own
 
@@ -24,8 +25,6 @@ REFUSED = 126
 """Exit code of a refused command; ssh passes it on."""
 SENTENCE = "qcg-pm gate: refused: "
 """Begins the sentence on stderr, by which the manager knows the gate."""
-ADMITTED = "QCG_PM_GATE_ADMITS"
-"""Names in the environment of the far side what the gate admits, because remote-serve carries many sub-commands."""
 
 SUB_COMMANDS = (
     "remote-init",
@@ -243,7 +242,7 @@ def environment(environ: Mapping[str, str], policy: Policy) -> Dict[str, str]:
     """The environment of the admitted program."""
     kept = {name: value for name, value in environ.items() if not _UNSAFE_VARIABLE.fullmatch(name)}
     kept["HOME"] = policy.home
-    kept[ADMITTED] = ",".join(name for name in EVERYTHING if name in policy.admitted)
+    kept[GATE_ADMITS] = ",".join(name for name in EVERYTHING if name in policy.admitted)
     return kept
 
 

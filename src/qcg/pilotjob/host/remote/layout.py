@@ -7,12 +7,11 @@ import stat
 from typing import List, Optional
 
 from qcg.pilotjob.host.hostname import host_name
+from qcg.pilotjob.host.remote.environment import HOST_NAME
 from qcg.pilotjob.host.remote.errors import ABSENT, REFUSED, CannotWrite, CommandError, os_error
 from qcg.pilotjob.host.remote.files import write_all
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_own, read_own
 
-HOST_NAME = "QCG_PM_REMOTE_HOST_NAME"
-"""Environment variable that replaces the name of this host, for tests of several login hosts on one machine."""
 LEDGER_SUFFIX = ".ledger"
 BATCH = "batch"
 """Name of the ledger of jobs that go through a batch system."""

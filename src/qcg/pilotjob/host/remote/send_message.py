@@ -6,7 +6,7 @@ import time
 
 from qcg.pilotjob.host.records import STEP_ID
 from qcg.pilotjob.host.remote import status_file
-from qcg.pilotjob.host.remote.attempts import ATTEMPT_DIRECTORY
+from qcg.pilotjob.host.remote.environment import ATTEMPT_DIRECTORY
 from qcg.pilotjob.host.remote.errors import CommandError
 from qcg.pilotjob.host.remote.layout import Layout, read_text
 from qcg.pilotjob.host.remote.messages import store

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
+from qcg.pilotjob.host.remote.environment import GATE_ADMITS
 from qcg.pilotjob.host.remote.errors import CommandError, os_error
 from qcg.pilotjob.host.remote.frames import FrameReader, request_frame
 from qcg.pilotjob.host.remote.layout import Layout, read_text
@@ -150,7 +151,7 @@ def _become_supervisor(run_dir: str, log: int, writer: int) -> None:
             for source, target in ((null, 0), (writer, 1), (log, 2)):
                 os.dup2(source, target)
             os.chdir("/")
-            os.environ.pop("QCG_PM_GATE_ADMITS", None)
+            os.environ.pop(GATE_ADMITS, None)
             os.execv(command[0], command + ["supervise", run_dir])
     finally:
         os._exit(127)
