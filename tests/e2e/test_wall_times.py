@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.host.jobhost import DEFAULT_GRACE
+from qcg.pilotjob.host.jobhost import JOB_GRACE
 from tests.support.pilot import job, run_requests
 from tests.support.processes import is_alive
 
@@ -44,7 +44,7 @@ def test_a_job_that_takes_too_long_is_ended_and_failed_with_a_message_that_says_
         assert "wall time" in report[name]["messages"].lower(), name
         assert "3 s" in report[name]["messages"], report[name]["messages"]
         assert seconds(report[name]) >= 3
-        assert (seconds(report[name]) >= 3 + DEFAULT_GRACE) == (name == "deaf"), name
+        assert (seconds(report[name]) >= 3 + JOB_GRACE) == (name == "deaf"), name
     assert {states[name] for name in ("it", "shared", "split")} == {"FAILED"}
     assert states["after"] == "OMITTED"
     assert states["it:0"] == states["quick"] == "SUCCEED"

@@ -22,7 +22,7 @@ from qcg.pilotjob.agent.log import say
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.simulated_host import SimulatedHost
 from qcg.pilotjob.host.hostname import host_name
-from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.jobhost import END_GRACE, JobHost
 from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.output_streams import OutputStreams
@@ -34,8 +34,6 @@ FIRST_CONTACT_TIMEOUT = 60.0
 """Seconds that an agent waits at least for its first manager, as long as the process that started it is alive."""
 ORPHAN_TIMEOUT = 5.0
 """Seconds that an agent waits at most for its first manager after the process that started it has died."""
-END_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL for jobs when the agent has to end."""
 CLOSE_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL when an allocation ends: a batch system may kill all after five seconds."""
 VERDICT_DELAY = 1.0

@@ -23,8 +23,10 @@ from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch, RecordB
 from qcg.pilotjob.host.start_errors import NoCapacity, StartDeadlinePassed, Unstartable
 from qcg.pilotjob.host.usage import added
 
-DEFAULT_GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL."""
+JOB_GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL when one job is ended."""
+END_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL for all jobs when the process that drives the host gets a signal to end."""
 
 _EVERYTHING = ""
 """Key of the termination of all descendants of this process; no job has an empty id."""
@@ -36,7 +38,7 @@ class JobHost:
         ledger: Ledger,
         name: str,
         files: str,
-        grace: float = DEFAULT_GRACE,
+        grace: float = JOB_GRACE,
         log: Callable[[str], None] = lambda line: None,
         verdict_delay: float = 0.0,
         output: str = "",

@@ -19,7 +19,7 @@ import time
 from shlex import quote
 from typing import Any, Dict, List, Optional, Set
 
-from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.jobhost import END_GRACE, JobHost
 from qcg.pilotjob.host.ledger import LedgerError
 from qcg.pilotjob.host.process_tree import boot_id
 from qcg.pilotjob.host.records import Ended, EndReason, Launch
@@ -39,8 +39,6 @@ from qcg.pilotjob.host.safe_open import open_own
 
 LINGER = 2.0
 """Seconds that a supervisor stays after its last job."""
-END_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL for jobs when the supervisor gets a signal to end."""
 TOLD_TO_END = "The supervisor on this host was told to end, and ended this job."
 NOT_STARTED = "The supervisor on this host was killed before it started this job."
 BOOTED = "The host was booted before the result of this job was recorded; the job may have run."
