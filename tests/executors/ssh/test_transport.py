@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.executors.ssh import transport
 from qcg.pilotjob.executors.ssh.commands import Control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem, SubCommandRefused
 from qcg.pilotjob.executors.ssh.transport import OneShotTransport, RemoteError, ServeTransport
 from qcg.pilotjob.executors.ssh.zipapp import far_program
+from qcg.pilotjob.host.remote.serve import SILENCE as FAR_SILENCE
 from tests.support.fake_ssh import FakeSsh
 
 INIT = {"do": "remote-init", "instance": "i1", "uuid": "u1", "log": "log.x", "notify": None, "batch": None}
+
+
+def test_both_ends_of_a_channel_agree_on_heartbeats():
+    """A lost heartbeat ends no channel, and a manager gives a silent channel up before its far side exits."""
+    assert 2 * transport.BEAT_INTERVAL <= transport.SILENCE < FAR_SILENCE
+    assert 3 * transport.BEAT_INTERVAL <= FAR_SILENCE
 
 
 class Recorder:
