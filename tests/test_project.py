@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,16 @@ def test_what_is_installed_is_what_is_locked():
         except importlib.metadata.PackageNotFoundError:
             continue  # for another Python or system
         assert installed in versions, f"{name} {installed} is installed, the lock says {versions}: run `make setup`"
+
+
+def test_the_files_that_may_have_complex_functions_are_those_that_have_them():
+    settings = PROJECT["tool"]["ruff"]["lint"]
+    allowed = {path for path, rules in settings["per-file-ignores"].items() if "C901" in rules}
+    limit = f"lint.mccabe.max-complexity={settings['mccabe']['max-complexity']}"
+    options = ["--isolated", "--no-cache", "--select", "C901", "--config", limit, "--output-format", "json"]
+    command = [sys.executable, "-m", "ruff", "check", *options, "src", "tests", "bench"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert {Path(entry["filename"]).relative_to(ROOT).as_posix() for entry in json.loads(listing)} == allowed
 
 
 def test_no_file_names_a_machine_or_a_registry():
