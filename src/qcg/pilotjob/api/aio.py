@@ -355,14 +355,14 @@ class AsyncManager:
                 if self._target is None or not self._config.reconnect:
                     raise
                 await self._reconnect()
-                wait.must_ask = True
+                wait.ask_again()
 
     async def _follow(self, wait: Wait) -> None:
         if wait.asks_first:
             await self._ask(wait)
             if wait.over:
                 return
-            wait.must_ask = True
+            wait.ask_again()
         events = self._events.get(wait.topics)
         if events is None or not events.is_usable:
             assert self._context is not None
@@ -395,7 +395,7 @@ class AsyncManager:
         try:
             answer = await self._send_once(encode_request(question))
         except BaseException:  # also when the task is cancelled
-            wait.must_ask = True
+            wait.ask_again()
             raise
         sentence = wait.answer(reply_data(question, check_accepted(answer)))
         if sentence is not None:
@@ -404,7 +404,7 @@ class AsyncManager:
             raise ServiceError(NONE_LEFT)
         if wait.delayed:
             await asyncio.sleep(DELAYED_PAUSE)
-            wait.must_ask = True
+            wait.ask_again()
 
     async def _reconnect(self) -> None:
         """Wait until the manager answers again, perhaps at another address. One task reconnects for all."""

@@ -46,7 +46,9 @@ class _AsyncConnection:
         self._connection.send(frames)
         self._reader.check()
 
-    def close(self) -> None:
+    def close(self, reason: ConnectionError | None = None) -> None:
+        """`reason`: the trouble of a connection that had none."""
+        self.trouble = self.trouble or reason
         if self._connection.socket.closed:
             return
         for timer in self._impatience:
@@ -157,7 +159,7 @@ class AsyncEvents:
             # Without a confirmed subscription, received messages do not prove that none is missing.
             deadline = silence + (max(self._heard, began) if self._welcome else began)
             if time.monotonic() >= deadline:
-                wait.must_ask = True
+                wait.ask_again()
                 return
             if await self._woken(wait, deadline):
                 self._check()
@@ -182,8 +184,7 @@ class AsyncEvents:
         return not late
 
     def close(self, reason: ConnectionError) -> None:
-        self._connection.trouble = self._connection.trouble or reason
-        self._connection.close()
+        self._connection.close(reason)
         self._wake_all()
 
     def _check(self) -> None:
@@ -197,13 +198,13 @@ class AsyncEvents:
         if topic == WELCOME:
             self._welcome = True
             for wait, woken in self._waiting.items():
-                wait.must_ask = True  # an answer from before the subscription may be outdated
+                wait.ask_again()  # an answer from before the subscription may be outdated
                 woken.set()
             return
         gap = self._numbers.has_gap(topic, data)
         for wait, woken in self._waiting.items():
             if gap:
-                wait.must_ask = True
+                wait.ask_again()
             if topic != BEAT:
                 wait.event(topic, data)
             if wait.over or wait.must_ask:

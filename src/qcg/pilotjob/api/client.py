@@ -347,7 +347,7 @@ class Manager(Queries, NotebookDisplay):
                 if self._pool.closed or not self._config.reconnect:
                     raise
                 self._reconnect(limit.deadline)
-                wait.must_ask = True
+                wait.ask_again()
             except _Late:
                 raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
 
@@ -360,13 +360,12 @@ class Manager(Queries, NotebookDisplay):
             self._ask(wait, deadline)
             if wait.over:
                 return
-            wait.must_ask = True
+            wait.ask_again()
         with self.listen(*wait.topics) as events:
             certain = time.monotonic() + self._config.poll_delay
             in_silence = False
             while True:
-                if events.missed or in_silence or (events.complete and wait.must_ask):
-                    events.missed = False
+                if events.take_missed() or in_silence or (events.complete and wait.must_ask):
                     self._ask(wait, deadline)
                     certain = time.monotonic() + self._config.poll_delay
                 yield
@@ -412,7 +411,7 @@ class Manager(Queries, NotebookDisplay):
         except NoAnswer:
             raise _Late from None
         except BaseException:
-            wait.must_ask = True
+            wait.ask_again()
             raise
         sentence = wait.answer(reply_data(question, check_accepted(answer)))
         if sentence is not None:
@@ -421,7 +420,7 @@ class Manager(Queries, NotebookDisplay):
             raise ServiceError(NONE_LEFT)
         if wait.delayed:
             time.sleep(max(min(DELAYED_PAUSE, deadline - time.monotonic()), 0.0))
-            wait.must_ask = True
+            wait.ask_again()
 
     def _pause(self, deadline: float) -> float:
         return max(min(self._config.poll_delay, deadline - time.monotonic()), 0.0)

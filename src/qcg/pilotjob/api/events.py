@@ -26,8 +26,7 @@ class Events:
         self._connection = Connection(context, zmq.SUB, found, found.publisher)
         self._numbers = EventNumbers(topics)
         self.complete = False
-        self.missed = False
-        """The manager dropped events because the client read too slowly: query the states, and reset this flag."""
+        self._missed = False
         for topic in (*topics, BEAT, WELCOME):
             self._connection.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
 
@@ -49,10 +48,16 @@ class Events:
                 if topic == WELCOME:
                     self.complete = True
                     continue
-                self.missed |= self._numbers.has_gap(topic, data)
+                self._missed |= self._numbers.has_gap(topic, data)
                 if topic != BEAT:
                     events.append((topic, data))
         return events
+
+    def take_missed(self) -> bool:
+        """Whether the manager dropped events since the last call, because the client read too slowly: query the
+        states."""
+        missed, self._missed = self._missed, False
+        return missed
 
     def close(self) -> None:
         """Close the subscription, from any thread. A waiting thread closes it itself when it wakes up."""

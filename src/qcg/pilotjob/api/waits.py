@@ -52,7 +52,16 @@ class EventNumbers:
         return bool(number != expected)
 
 
-class WaitForJobs:
+class _Wait:
+    must_ask = True
+    """The next step is to send `question`: events do not tell enough."""
+
+    def ask_again(self) -> None:
+        """An answer or an event may be missing."""
+        self.must_ask = True
+
+
+class WaitForJobs(_Wait):
     """Waits until all of these jobs and iterations are final."""
 
     asks_first = False
@@ -68,8 +77,6 @@ class WaitForJobs:
         """Number of pending iterations by job."""
         self.topics = ("JFI", "IFI") if self._iterated else ("JFI",)
         """Iteration events only where needed: the manager makes them for all jobs while somebody subscribes."""
-        self.must_ask = True
-        """The next step is to send `question`: events do not tell enough."""
 
     @property
     def over(self) -> bool:
@@ -116,7 +123,7 @@ class WaitForJobs:
                 self._iterated[job] -= 1
 
 
-class WaitForAll:
+class WaitForAll(_Wait):
     """Waits until all jobs are final."""
 
     topics = ("NOJ",)
@@ -126,7 +133,6 @@ class WaitForAll:
 
     def __init__(self) -> None:
         self.over = False
-        self.must_ask = True
 
     def left(self) -> str:
         return "not every job has ended"
@@ -143,7 +149,7 @@ class WaitForAll:
         self.over = True
 
 
-class WaitForAny:
+class WaitForAny(_Wait):
     """Waits until the stream of job ends has an end to return. Events only trigger the next request."""
 
     topics = ("JFI",)
@@ -153,7 +159,6 @@ class WaitForAny:
     def __init__(self, ends: EndStream) -> None:
         self._ends = ends
         self._asked = ends.position
-        self.must_ask = True
         self.no_more_ends = False
         """All ends were returned, and no unfinished job is left."""
         self.delayed = False

@@ -103,8 +103,7 @@ class JobWatch:
                     self._changed([(data["job"], data["state"]) for _, data in events.take()])
                 else:
                     certain = False
-                if events.missed or not certain:
-                    events.missed = False
+                if events.take_missed() or not certain:
                     certain = events.complete
                     self._epoch = object() if certain else None
                     self._ask()

@@ -67,6 +67,11 @@ class CapturedOutput:
     def streams(self) -> List[Tuple[str, int]]:
         return [(name, fd) for name, fd in (("stdout", self.stdout), ("stderr", self.stderr)) if fd >= 0]
 
+    def grown_to(self, size: int) -> int:
+        """The growth of both streams together since the last call."""
+        growth, self.size = size - self.size, size
+        return growth
+
     def close(self) -> None:
         for _, descriptor in self.streams():
             os.close(descriptor)
@@ -143,8 +148,7 @@ class OutputCapture:
         for captured in running:
             any_running = True
             size = sum(self._trim_stream(descriptor) for _, descriptor in captured.streams())
-            growth = max(growth, size - captured.size)
-            captured.size = size
+            growth = max(growth, captured.grown_to(size))
         self._looked_at = now
         pause = min(self._pause, _BETWEEN_LOOKS * seconds / growth) if growth else self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -194,7 +194,7 @@ class JobHost:
 
     def _start_queued(self, limit: int) -> bool:
         queue, queued = self._queue, self._queued
-        self._setup.capacity.retry_at = None
+        self._setup.capacity.start_again()
         if queue and self._is_start_deadline_over():
             return False
         while queue and limit > 0:

@@ -96,8 +96,7 @@ class MemoryLimits:
         pause = LONGEST_PAUSE
         for id, watched in self._watched.items():
             limit = jobs[id].memory_limit
-            members = watched.termination.members(snapshot)
-            watched.termination.known = members
+            members = watched.termination.find_members(snapshot)
             used = _memory_of(members, watched.peak)
             watched.peak = max(watched.peak, used)
             if used > limit:

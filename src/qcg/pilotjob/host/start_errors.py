@@ -36,6 +36,10 @@ class ProcessCapacity:
         self._lacking_since = 0.0
         self._asked_at = -math.inf
 
+    def start_again(self) -> None:
+        """Queued jobs are started now."""
+        self.retry_at = None
+
     def process_started(self) -> None:
         """A process could be started."""
         self._asked_at = -math.inf

@@ -54,6 +54,41 @@ class Termination:
             roots += snapshot.session(self._start.pid)
         return snapshot.with_descendants(roots)
 
+    def find_members(self, snapshot: process_tree.Snapshot) -> Dict[int, process_tree.Process]:
+        """The members, from which the next call finds the processes whose parents are gone by then."""
+        self.known = self.members(snapshot)
+        return self.known
+
+    def kill_by(self, kill_at: float) -> None:
+        """Shorten the grace period to end at this time at the latest."""
+        self.kill_at = min(self.kill_at, kill_at)
+
+    def signal_members(self, members: Dict[int, process_tree.Process], now: float) -> None:
+        """Signal members that were not signalled before, and those whose grace period is over."""
+        launchers = process_tree.launchers(members.values())
+        self.has_ranks = self.has_ranks or len(launchers) < len(members)
+        signalled = (self.known.keys() & members.keys()) - launchers
+        # Parents first: a shell that saw its child die before its own signal would go on with the next command.
+        for process in sorted(members.values(), key=lambda process: (process.start_ticks, process.pid)):
+            known = self.known.get(process.pid)
+            is_new = known is None or known.start_ticks != process.start_ticks
+            if is_new and process.parent in signalled:
+                # Its parent started it after SIGTERM, as part of its own clean-up.
+                is_new = False
+            if process.pid in launchers:
+                # A launcher answers SIGTERM by killing its processes, also on other nodes: not before their grace
+                # period is over. Killed by SIGKILL, it would leave them running.
+                if now >= self.kill_at + LAUNCHER_GRACE:
+                    process_tree.send(process, signal.SIGKILL)
+                elif now >= self.kill_at or (is_new and not self.has_ranks):
+                    process_tree.send(process, signal.SIGTERM)
+            elif now >= self.kill_at:
+                process_tree.send(process, signal.SIGKILL)
+            elif is_new:
+                process_tree.send(process, signal.SIGTERM)
+                process_tree.send(process, signal.SIGCONT)
+        self.known.update(members)
+
 
 def termination_of_earlier(start: OpenStart, kill_at: float) -> Termination:
     """The end of a job that an earlier process of this host has started."""
@@ -119,7 +154,7 @@ class Terminations:
     def kill_by(self, kill_at: float) -> None:
         """Shorten every grace period to end at this time at the latest."""
         for termination in self._terminations.values():
-            termination.kill_at = min(termination.kill_at, kill_at)
+            termination.kill_by(kill_at)
         self.step_soon()
 
     def step_soon(self) -> None:
@@ -142,7 +177,7 @@ class Terminations:
             members = termination.members(snapshot)
             own = {pid: process for pid, process in members.items() if pid not in claimed}
             claimed.update(own)
-            _signal_members(termination, own, now)
+            termination.signal_members(own, now)
             if not own:
                 over.append((key, []))
             elif now >= termination.kill_at + GIVE_UP_AFTER:
@@ -159,32 +194,6 @@ class Terminations:
             if now < termination.kill_at < next_step:
                 next_step = termination.kill_at
         self._next_step = max(next_step, self._not_before)
-
-
-def _signal_members(termination: Termination, members: Dict[int, process_tree.Process], now: float) -> None:
-    launchers = process_tree.launchers(members.values())
-    termination.has_ranks = termination.has_ranks or len(launchers) < len(members)
-    signalled = (termination.known.keys() & members.keys()) - launchers
-    # Parents first: a shell that saw its child die before its own signal would go on with the next command.
-    for process in sorted(members.values(), key=lambda process: (process.start_ticks, process.pid)):
-        known = termination.known.get(process.pid)
-        is_new = known is None or known.start_ticks != process.start_ticks
-        if is_new and process.parent in signalled:
-            # Its parent started it after SIGTERM, as part of its own clean-up.
-            is_new = False
-        if process.pid in launchers:
-            # A launcher answers SIGTERM by killing its processes, also on other nodes: not before their grace period is
-            # over. Killed by SIGKILL, it would leave them running.
-            if now >= termination.kill_at + LAUNCHER_GRACE:
-                process_tree.send(process, signal.SIGKILL)
-            elif now >= termination.kill_at or (is_new and not termination.has_ranks):
-                process_tree.send(process, signal.SIGTERM)
-        elif now >= termination.kill_at:
-            process_tree.send(process, signal.SIGKILL)
-        elif is_new:
-            process_tree.send(process, signal.SIGTERM)
-            process_tree.send(process, signal.SIGCONT)
-    termination.known.update(members)
 
 
 _FORWARDERS = {b"mpirun", b"mpiexec", b"mpiexec.hydra", b"orterun", b"prterun", b"srun"}
