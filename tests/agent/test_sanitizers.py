@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-# Both tests take long, and share nothing.
+from tests.support.project import PROJECT, ROOT
+
+# The two tests that compile take long, and share nothing.
 pytestmark = pytest.mark.any_worker
 
-ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/qcg/pilotjob/agent"
 INCLUDE = sysconfig.get_paths()["include"]
 
@@ -30,7 +33,10 @@ import pytest
 arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-k", sys.argv[2]]
 sys.exit(pytest.main([*arguments, "tests/agent/test_relay_runner.py"]))
 """
-TESTS = "Relayed and (order or fails or captured_for or killed or new_file or cut_off or one_thread or same_time)"
+SELECTED = ("order", "fails", "captured_for", "killed", "new_file", "cut_off", "one_thread", "same_time")
+"""A word of the name of each test that is run."""
+TESTS = f"Relayed and ({' or '.join(SELECTED)})"
+(EXTENSION,) = PROJECT["tool"]["setuptools"]["ext-modules"]
 
 
 @pytest.mark.skipif(
@@ -55,7 +61,7 @@ def test_the_relay_runs_jobs_without_a_report_of_a_sanitizer(
         pytest.skip(f"the compiler has no {library}")
     module = tmp_path / "_relay.abi3.so"
     sources = [str(path) for path in sorted(SOURCE.glob("relay*.c"))]
-    build = ["gcc", "-shared", "-fPIC", "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
+    build = ["gcc", "-shared", "-fPIC", "-g", "-O1", *EXTENSION["extra-compile-args"], "-Werror"]
     build += [f"-fsanitize={kinds}", "-fno-sanitize-recover=undefined", f"-I{INCLUDE}", *sources, "-o", str(module)]
     subprocess.run(build, check=True, timeout=60)
     done = subprocess.run(
@@ -70,4 +76,26 @@ def test_the_relay_runs_jobs_without_a_report_of_a_sanitizer(
     )
     assert done.returncode == 0, done.stdout[-10_000:]
     assert "Sanitizer" not in done.stdout
-    assert " passed" in done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None, done.stdout[-10_000:]
+    assert int(passed.group(1)) >= len(SELECTED), "a selected test was renamed or removed"
+
+
+def test_the_extension_is_built_with_warnings_and_hides_its_functions():
+    assert {"-Wall", "-Wextra", "-fvisibility=hidden"} <= set(EXTENSION["extra-compile-args"])
+
+
+def test_the_extension_exports_nothing_but_its_init_function():
+    """A function of the same name in another library of the process, such as `start` or `now`, would replace ours."""
+    module = pytest.importorskip("qcg.pilotjob.agent._relay", reason="the relay was not compiled")
+    library = ctypes.CDLL(module.__file__)
+    headers = "".join(path.read_text() for path in sorted(SOURCE.glob("relay*.h")))
+    functions = set(re.findall(r"^\w[\w ]*?[ *](\w+)\([^()]*\);", headers, re.MULTILINE))
+    assert {"relay_open", "relay_offer", "start", "now"} <= functions
+    assert hasattr(library, "PyInit__relay")
+    assert [name for name in sorted({*functions, "no_output"}) if _defines(library, name)] == []
+
+
+def _defines(library: ctypes.CDLL, name: str) -> bool:
+    """Whether this library, and not one that it is linked with, has a function or variable of this name."""
+    return hasattr(library, name) and not hasattr(ctypes.CDLL(None), name)
