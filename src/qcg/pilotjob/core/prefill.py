@@ -21,7 +21,6 @@ from qcg.pilotjob.core.job_states import SCHEDULED
 from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.queue import Durations, Head, QueueLine, entry_of
 from qcg.pilotjob.core.records import Attempt, Job, Lane
-from qcg.pilotjob.description.model import ResourceRequest
 
 SHORT_ATTEMPT = 0.1
 """Longest recent duration in seconds with which a request is prefilled."""
@@ -164,14 +163,8 @@ def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[OpenLa
 
 def note_prefillable(core: CoreState, attempt: Attempt, line: QueueLine) -> None:
     """Remember an attempt on newly allocated cores as one to queue behind, if its request can be prefilled."""
-    if lane_depth(line.durations) and len(attempt.grant.parts) == 1 and _has_one_size(line.request):
+    if line.has_one_size and len(attempt.grant.parts) == 1 and lane_depth(line.durations):
         core.prefillable[attempt] = None
-
-
-def _has_one_size(request: ResourceRequest) -> bool:
-    """Whether the request is for exact numbers: with a range, a later grant may be larger than the current one."""
-    cores, nodes = request.cores, request.nodes
-    return cores is not None and cores.least == cores.most and (nodes is None or nodes.least == nodes.most)
 
 
 def _retract_late_lanes(core: CoreState, after: float = RETRACT_AFTER) -> None:

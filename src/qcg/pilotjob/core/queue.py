@@ -165,9 +165,10 @@ def make_entry(
 def entry_of(job: Job, position: int) -> QueueEntry:
     """The queue entry in which a position of a job waits, or waited before it was started."""
     iterations = job.iterations
-    if iterations is not None and iterations.apart and (apart := iterations.apart.get(position)) is not None:
-        return apart
-    return own_entry(job, position)
+    if iterations is None:
+        return job.entries[0]
+    apart = iterations.apart.get(position) if iterations.apart else None
+    return own_entry(job, position) if apart is None else apart
 
 
 def own_entry(job: Job, position: int) -> QueueEntry:
@@ -203,6 +204,8 @@ class QueueLine:
         "durations",
         "entries",
         "gone",
+        "has_one_size",
+        "is_plain",
         "iterated",
         "key",
         "least_cores",
@@ -220,6 +223,13 @@ class QueueLine:
         """Name of the node on which the last attempts of its jobs failed; empty in lines of other jobs."""
         self.target = target
         """Where its jobs can run."""
+        self.is_plain = not (self.avoid or self.request.own)
+        """Whether nothing but free cores, GPUs and memory on any of its nodes decides if its first job fits."""
+        cores, nodes = self.request.cores, self.request.nodes
+        self.has_one_size = (
+            cores is not None and cores.least == cores.most and (nodes is None or nodes.least == nodes.most)
+        )
+        """Whether all grants are equal: with a range, a later one may be larger than the current one."""
         self.never = never
         """Why the nodes of the run can never satisfy the request; None if they can."""
         self.number = number
@@ -271,7 +281,8 @@ class QueueLine:
 
     def take(self, position: int, now: float) -> Job:
         """Take `position` of the first entry for a start; returns the job."""
-        entry = self.first
+        entry = self.entries.first()
+        assert entry is not None
         entry.take(position)
         if position < 0:
             self.entries.drop_first()

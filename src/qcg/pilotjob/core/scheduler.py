@@ -23,7 +23,7 @@ from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.job_states import SCHEDULED
 from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.prefill import note_prefillable, prefill_lanes, retract_prefilled
-from qcg.pilotjob.core.queue import QueueLine
+from qcg.pilotjob.core.queue import Head, QueueLine
 from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.core.reservation import Backfill
 from qcg.pilotjob.core.retries import end_avoidances, wake_paused
@@ -60,40 +60,24 @@ def _start_waiting(core: CoreState, left: float, most: float, backfill: Backfill
     blocked: set[NodeGroup] = set()
     if not core.pool.free_cores:
         return blocked
-    overdue = core.now - core.patience
     counters, kept = core.pool.counters, set[str]()
-    heads = core.queue.heads(overdue, left)
+    heads = core.queue.heads(core.now - core.patience, left)
     while heads:
         _, position, _, line = heads[0]
         target = line.target
-        grant = None
-        own = line.request.own
-        has_counters = own is None or (counters.has(own, kept) and backfill.keeper(own) is None)
-        if not has_counters:
-            pass
-        elif line.avoid:
-            grant = _allocate_elsewhere(core, line, blocked, backfill)
-        elif backfill.waiting:
-            if line.least_cores <= backfill.free_cores(target):
-                grant = backfill.allocate(line, blocked)
-        elif line.least_cores <= target.free_cores:
-            grant = target.allocate_outside(blocked, line.request) if blocked else target.allocate(line.request)
+        if line.is_plain and not (blocked or backfill.waiting):  # the usual case
+            grant = target.allocate(line.request) if line.least_cores <= target.free_cores else None
+        else:
+            grant = _allocate(core, line, kept, blocked, backfill)
         if grant is None:
-            head = heapq.heappop(heads)
-            if line.avoid:
-                continue  # it waits for another node for a minute at most, and holds up nothing
-            if has_counters and core.patience > 0:
-                backfill.add_waiting(head)
-            if line.served <= overdue and (reserved := target.reserved_for(line.request)) is not None:
-                if own is not None and counters.why_never(own) is None:
-                    kept.update(own.names_of_run)
-                if has_counters and not backfill.protects(line, reserved):
-                    blocked.add(reserved)
-                    heads = [head for head in heads if not blocked.issuperset(head[3].target.groups)]
-                    heapq.heapify(heads)
+            closed = _pass_over(core, heapq.heappop(heads), kept, backfill)
+            if closed is not None:
+                blocked.add(closed)
+                heads = [head for head in heads if not blocked.issuperset(head[3].target.groups)]
+                heapq.heapify(heads)
             continue
-        if own is not None:
-            counters.take(own)
+        if grant.own is not None:
+            counters.take(grant.own)
         if core.reservations:
             backfill.issued(grant)
         attempt = _start(core, line.take(position, core.now), position, grant)
@@ -109,6 +93,42 @@ def _start_waiting(core: CoreState, left: float, most: float, backfill: Backfill
         if not target.free_cores and not backfill.any_free_cores():
             break
     return blocked
+
+
+def _allocate(
+    core: CoreState, line: QueueLine, kept: set[str], blocked: set[NodeGroup], backfill: Backfill
+) -> Grant | None:
+    """Take a grant for the first job of a line, if it may start now. `kept`: named resources kept for other jobs."""
+    if not _has_counters(core, line, kept, backfill):
+        return None
+    if line.avoid:
+        return _allocate_elsewhere(core, line, blocked, backfill)
+    if backfill.waiting:
+        return backfill.allocate(line, blocked) if line.least_cores <= backfill.free_cores(line.target) else None
+    return line.target.allocate_outside(blocked, line.request) if line.least_cores <= line.target.free_cores else None
+
+
+def _has_counters(core: CoreState, line: QueueLine, kept: set[str], backfill: Backfill) -> bool:
+    """Whether the named resources of the run that a line asks for are free and kept for no other job."""
+    own = line.request.own
+    return own is None or (core.pool.counters.has(own, kept) and backfill.keeper(own) is None)
+
+
+def _pass_over(core: CoreState, head: Head, kept: set[str], backfill: Backfill) -> NodeGroup | None:
+    """Note that a job does not fit. Returns the group in which it must not be overtaken any more, if any."""
+    line = head[3]
+    if line.avoid:
+        return None  # it waits for another node for a minute at most, and holds up nothing
+    has_counters = _has_counters(core, line, kept, backfill)
+    if has_counters and core.patience > 0:
+        backfill.add_waiting(head)
+    reserved = line.target.reserved_for(line.request) if line.served <= core.now - core.patience else None
+    if reserved is None:
+        return None
+    own = line.request.own
+    if own is not None and core.pool.counters.why_never(own) is None:
+        kept.update(own.names_of_run)
+    return reserved if has_counters and not backfill.protects(line, reserved) else None
 
 
 def _allocate_elsewhere(core: CoreState, line: QueueLine, blocked: set[NodeGroup], backfill: Backfill) -> Grant | None:
