@@ -107,7 +107,7 @@ def make_position_ready(core: CoreState, job: Job, position: int) -> None:
 
 def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) -> None:
     job, position = item.job, item.position
-    if core.state_of(job, position).is_final:
+    if (job.state if position < 0 else core.state_of(job, position)).is_final:
         return
     core.transition(job, position, item.state, item.attempt, item.exit_code, item.message, at)
     had_begun = item.attempt is not None and item.attempt.started > 0

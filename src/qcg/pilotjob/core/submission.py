@@ -109,10 +109,11 @@ def entries_for(
     core: CoreState, job: Job, description: JobDescription, requests: tuple[ResourceRequest, ...]
 ) -> tuple[QueueEntry, ...]:
     """New queue entries of a job: one for each of its requests."""
-    wall_time, rank = description.wall_time, rank_of(description.priority)
+    wall_time = description.wall_time
+    rank = rank_of(description.priority) if description.priority else 0
     plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
-        return (make_entry(job, core.queue.line(requests[0], wall_time), wall_time, rank=rank),)
+        return (make_entry(job, core.queue.line(requests[0], wall_time), wall_time, None, rank),)
     return tuple(
         [
             make_entry(job, core.queue.line(request, wall_time), wall_time, size, rank)
