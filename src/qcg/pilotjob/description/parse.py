@@ -384,16 +384,17 @@ class _Dependencies(NamedTuple):
     outcomes: tuple[tuple[DependencyKind, list[str] | str, str], ...] = ()
 
 
+_NO_DEPENDENCIES = _Dependencies(None, "")
+
+
 def _dependencies(form: StandardForm | SimpleForm, where: str) -> _Dependencies:
-    kinds: DependenciesForm | SimpleForm
-    if isinstance(form, SimpleForm):
-        kinds = form
-    elif form.dependencies is None:
-        return _Dependencies(None, where)
-    else:
-        kinds, where = form.dependencies, f"{where}.dependencies"
+    kinds: DependenciesForm | SimpleForm | None = form if isinstance(form, SimpleForm) else form.dependencies
+    if kinds is None:
+        return _NO_DEPENDENCIES
+    if kinds is not form:
+        where = f"{where}.dependencies"
     if kinds.afterany is None and kinds.afternotok is None and kinds.afterstart is None:
-        return _Dependencies(kinds.after, f"{where}.after")
+        return _NO_DEPENDENCIES if kinds.after is None else _Dependencies(kinds.after, f"{where}.after")
     given: list[tuple[DependencyKind, list[str] | str | None]] = [
         ("afterany", kinds.afterany),
         ("afternotok", kinds.afternotok),
@@ -447,7 +448,9 @@ def _substituted(
     name = final_name(template.name, variables, budget, where, problems)
     known = {**variables, "jname": name} if variables else {}
     iterated = template.iteration is not None
-    final = final_after(given.after, known, budget, iterated, given.after_path, problems)
+    final: tuple[str, ...] = ()
+    if given.after is not None:
+        final = final_after(given.after, known, budget, iterated, given.after_path, problems)
     if given.outcomes:
         outcomes = [
             (kind, entry)
