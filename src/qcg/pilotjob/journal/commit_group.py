@@ -313,6 +313,7 @@ def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | No
 
 GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
     Added: CommitGroup.add,
+    Transition: CommitGroup.transition,
     QueuedIterationsFinal: CommitGroup.end_queued_iterations,
     IterationsFinal: CommitGroup.end_iterations,
     Kill: CommitGroup.kill,
@@ -324,4 +325,4 @@ GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
     Changed: CommitGroup.change,
     Removed: CommitGroup.remove,
 }
-"""How each effect that changes the registry is gathered; transitions are handled apart because they are frequent."""
+"""How each effect that changes the registry is gathered."""

@@ -119,11 +119,12 @@ class Journal(RegistryReader):
         self._connection.execute(PUT_VALUE, (EPOCH.name, epoch))
         return epoch
 
+    def record_transition(self, effect: Transition) -> None:
+        """Like `record`, for the most frequent effect."""
+        self._gathering.transition(effect)
+
     def record(self, effect: Effect) -> None:
         """Gather the changes of an effect; effects that do not change the registry are ignored."""
-        if type(effect) is Transition:
-            self._gathering.transition(effect)  # the most frequent effect
-            return
         if type(effect) is Removed:
             self._withdraw(effect.job.seq)
         elif type(effect) is Reran and not self._gathering.empty:

@@ -298,7 +298,7 @@ class Engine(ExecutorObserver):
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:
         """Carry out effects; returns the reply among them."""
         reply: dict[str, Any] = {}
-        record, handlers = self.journal.record, self._handlers
+        record, handlers = self.journal.record_transition, self._handlers
         is_observed = bool(self.observers.changed) or log.isEnabledFor(logging.DEBUG)
         for effect in happened:
             # The one effect that is as frequent as all others together.
