@@ -46,14 +46,15 @@ class Descriptions:
         """Return the description of a job that starts, and cache it: an iterated job starts many times."""
         description = self._kept.get(job.seq)
         if description is None:
-            description = self._kept[job.seq] = self.of(job)
+            description = self._kept[job.seq] = self._decoded(job)
         return description
 
     def of(self, job: Job) -> JobDescription:
         """Return the description of any job, without caching it."""
         description = self._kept.get(job.seq)
-        if description is not None:
-            return description
+        return self._decoded(job) if description is None else description
+
+    def _decoded(self, job: Job) -> JobDescription:
         spec = job.spec if job.spec is not None else self._journal.spec_of(job.seq)
         assert spec is not None
         return decode_description(spec, job.seq, job.name)

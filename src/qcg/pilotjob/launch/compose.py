@@ -67,7 +67,7 @@ def compose(description: JobDescription, run: Attempt, site: Site, seen: Grant |
     if site.output and (execution.stdout is None or execution.stderr is None):
         output = output_name(description, run.job.name, run.position, run.ordinal)
     # Positional arguments: keywords for all fields take three times as long.
-    launch = Launch(
+    return Launch(
         run.id,
         refused(refusal) if refusal else argv,
         environment,
@@ -86,9 +86,8 @@ def compose(description: JobDescription, run: Attempt, site: Site, seen: Grant |
         site.keep_output,
         None,
         stream,
+        description.request.memory if description.limit_memory or site.enforce_memory else 0,
     )
-    limit = description.request.memory if description.limit_memory or site.enforce_memory else 0
-    return launch._replace(memory=limit) if limit else launch
 
 
 def command_line(
