@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.base import Executor, ExecutorObserver
-from qcg.pilotjob.executors.composite import CompositeExecutor, composite
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
+from qcg.pilotjob.executors.composite import CompositeExecutor, composite, host_of
+from qcg.pilotjob.executors.ssh import connection
+from qcg.pilotjob.executors.ssh.config import HostConfig
+from qcg.pilotjob.executors.ssh.connection import RunIdentity
+from qcg.pilotjob.executors.ssh.executor import RemoteHost, SshExecutor
 from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from tests.agent.manager import launch as a_launch
 from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
 from tests.support.memory_executor import MemoryExecutor
+from tests.support.memory_far_side import LEDGER, FarSide, MemoryTransport
 
 ONE, TWO = {"one": ["n1", "n2"]}, {"two": ["n3"]}
 HOSTS = {**ONE, **TWO}
@@ -138,62 +144,178 @@ class MemoryHosts(MemoryExecutor):
         self._observer.executor_failed(reason)
 
 
-def in_memory(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
-    executor = MemoryHosts(observer, hosts, sent)
+class RemoteHosts:
+    """Remote hosts in memory. Each is one node."""
+
+    def __init__(self, observer: ExecutorObserver, executor: Executor, far_sides: dict[str, FarSide]) -> None:
+        self._observer = observer
+        self._executor = executor
+        self._far_sides = far_sides
+
+    def connect(self, host: str, *live: Running) -> None:
+        self._far_sides[host].live = list(live)
+        self._far_sides[host].reachable.set()
+
+    def disconnect(self, host: str) -> None:
+        self._far_sides[host].cut()
+
+    def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None:
+        self._far_sides[host].report(*bodies, first=first)
+
+    def report_swept(self, host: str, *attempt_ids: str) -> None:
+        raise AssertionError("a remote host has one node")
+
+    def lose(self, host: str, message: str) -> None:
+        self._observer.nodes_lost([host], message)  # as for a host that a user has given up
+
+    def fail(self, host: str, reason: str) -> None:
+        self._observer.executor_failed(reason)
+
+    def leave(self, host: str) -> None:
+        far = self._far_sides[host]
+        far.report(*(ended(running.id) for running in far.live))
+        self._executor.acknowledge({f"{host}/{LEDGER}": far.last_record})
+
+
+class Place(NamedTuple):
+    """What an executor is made with."""
+
+    observer: ExecutorObserver
+    sent: list[str]
+    """Gets a line for everything that a host is sent."""
+    directory: Path
+    patch: pytest.MonkeyPatch
+
+
+def in_memory(place: Place, hosts: dict[str, list[str]] = HOSTS) -> Made:
+    executor = MemoryHosts(place.observer, hosts, place.sent)
     return executor, executor
 
 
-def with_agents(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
-    agents = AgentHosts(sent)
-    agents.observer = observer
-    agents.executor = agent_executor(observer, hosts, agents)
+def with_agents(place: Place, hosts: dict[str, list[str]] = HOSTS) -> Made:
+    agents = AgentHosts(place.sent)
+    agents.observer = place.observer
+    agents.executor = agent_executor(place.observer, hosts, agents)
     return agents.executor, agents
 
 
-def with_both(observer: ExecutorObserver, sent: list[str]) -> Made:
+def with_ssh(place: Place, hosts: Iterable[str] = HOSTS) -> Made:
+    far_sides = {host: FarSide(place.sent) for host in hosts}
+    place.patch.setattr(connection, "ServeTransport", type("Channel", (MemoryTransport,), {"far_sides": far_sides}))
+    place.patch.setenv("HOME", str(place.directory))
+    run = RunIdentity.of("r1", "0123456789abcdef", place.directory, place.directory, "20180418T025047Z")
+    remote = [RemoteHost(HostConfig(host, (host,), channel="serve")) for host in hosts]
+    executor = SshExecutor(place.observer, remote, run, {})
+    return executor, RemoteHosts(place.observer, executor, far_sides)
+
+
+def joined(place: Place, first: Callable[[Place], Made], second: Callable[[Place], Made]) -> Made:
+    """A composite. The first executor has host one, the second one has host two."""
     by_host: dict[str, Hosts] = {}
 
-    def first(observer: ExecutorObserver) -> Executor:
-        executor, by_host["one"] = in_memory(observer, sent, ONE)
-        return executor
+    def factory(host: str, make: Callable[[Place], Made]) -> ExecutorFactory:
+        def made(observer: ExecutorObserver) -> Executor:
+            executor, by_host[host] = make(place._replace(observer=observer))
+            return executor
 
-    def second(observer: ExecutorObserver) -> Executor:
-        executor, by_host["two"] = with_agents(observer, sent, TWO)
-        return executor
+        return made
 
-    executor = composite([first, second])(observer)
+    executor = composite([factory("one", first), factory("two", second)])(place.observer)
     assert isinstance(executor, CompositeExecutor)
     return executor, Routed(by_host)
 
 
-class Case:
-    def __init__(self, make: Callable[[ExecutorObserver, list[str]], Made]) -> None:
-        self.observer = NotingObserver()
-        self.sent: list[str] = []
-        self.executor, self.hosts = make(self.observer, self.sent)
+def with_both(place: Place) -> Made:
+    return joined(place, lambda place: in_memory(place, ONE), lambda place: with_agents(place, TWO))
 
-    def begin(self) -> None:
-        """Both hosts are ready, and nothing else has happened."""
+
+def with_agents_and_ssh(place: Place) -> Made:
+    return joined(place, lambda place: with_agents(place, ONE), lambda place: with_ssh(place, TWO))
+
+
+class Observer(NotingObserver):
+    def has_attempts(self, node: str) -> bool:
+        """So that an executor connects to each of its hosts at once."""
+        return True
+
+
+class Case:
+    def __init__(self, make: Callable[[Place], Made], directory: Path, patch: pytest.MonkeyPatch) -> None:
+        self.observer = Observer()
+        self.sent: list[str] = []
+        self.executor, self.hosts = make(Place(self.observer, self.sent, directory, patch))
+        self.nodes = {host: list(nodes) for host, nodes in self.executor.hosts.items()}
+        self.first, self.second = self.nodes["one"][0], self.nodes["one"][-1]
+        """Nodes of host one: the same one where it has only one."""
+        self.other = self.nodes["two"][0]
+
+    async def begin(self, **live: Running) -> None:
+        """Both hosts are ready, with these attempts, and nothing else has happened."""
         self.executor.start()
-        self.hosts.connect("one")
-        self.hosts.connect("two")
+        for host in HOSTS:
+            self.hosts.connect(host, *([live[host]] if host in live else []))
+        await self.until(lambda: len(self.observer.noted("ready")) == 2)
         self.observer.seen.clear()
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what an executor sends or reports has arrived."""
+        for _ in range(500):
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"sent: {self.sent}, seen: {self.observer.seen}")
 
-@pytest.fixture(params=[in_memory, with_agents, with_both])
-def run(request: pytest.FixtureRequest) -> Callable[[Callable[[Case], Awaitable[None]]], None]:
-    """Run a test with each executor."""
+    async def settle(self) -> None:
+        """Whatever was sent by now has arrived."""
+        for _ in range(50):
+            await asyncio.sleep(0)
 
+    @property
+    def records(self) -> list[tuple[str, list[tuple[int, str]]]]:
+        """The reported records, with the host in place of the ledger."""
+        return [(host_of(name), records) for name, records in self.observer.noted("records")]
+
+    def ledger(self, host: str) -> str:
+        """The name under which a host has reported records."""
+        return next(name for name, _ in self.observer.noted("records") if host_of(name) == host)
+
+
+Run = Callable[[Callable[[Case], Awaitable[None]]], None]
+Make = Callable[[Place], Made]
+
+
+def runner(make: Make, directory: Path, patch: pytest.MonkeyPatch) -> Run:
     def run(test: Callable[[Case], Awaitable[None]]) -> None:
         async def within() -> None:
-            await asyncio.wait_for(test(Case(request.param)), 100)
+            await asyncio.wait_for(test(Case(make, directory, patch)), 100)
 
         asyncio.run(within())
 
     return run
 
 
-Run = Callable[[Callable[[Case], Awaitable[None]]], None]
+# Every executor of a manager, in the combinations in which managers have them.
+EXECUTORS: list[Make] = [in_memory, with_agents, with_ssh, with_both, with_agents_and_ssh]
+
+
+@pytest.fixture(params=EXECUTORS)
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a test with each executor."""
+    return runner(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=[make for make in EXECUTORS if make not in (with_ssh, with_agents_and_ssh)])
+def run_with_several_nodes(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a test with each executor whose hosts may have several nodes."""
+    return runner(request.param, tmp_path, monkeypatch)
+
+
+def test_each_class_of_executors_is_tested():
+    def classes(base: type[Any]) -> set[type[Any]]:
+        return {base}.union(*map(classes, base.__subclasses__()))
+
+    ours = {found for found in classes(Executor) if found.__module__.startswith("qcg.pilotjob.")} - {Executor}
+    assert ours == {AgentExecutor, SshExecutor, CompositeExecutor}
 
 
 def a(id: str) -> Launch:
@@ -208,25 +330,31 @@ def ended(id: str) -> Ended:
     return Ended(id, 2.0, 0, "exit", "", 7, 1.0)
 
 
+def running(id: str) -> Running:
+    return Running(id, 7, 1.0, [("n1", (0,), ())])
+
+
 def test_an_executor_reports_nothing_before_its_start_and_gathers_once(run: Run):
     async def test(case: Case) -> None:
         assert case.observer.seen == []
         case.executor.start()
         assert case.observer.seen == [("gathered",)]
-        assert case.executor.hosts == HOSTS
+        assert case.nodes.keys() == HOSTS.keys()
 
     run(test)
 
 
 def test_launches_are_sent_to_the_host_of_the_node_when_they_are_flushed(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
-        case.executor.launch("n2", a("1.1"))
-        case.executor.launch("n3", a("2.1"))
+        await case.begin()
+        case.executor.launch(case.second, a("1.1"))
+        case.executor.launch(case.other, a("2.1"))
+        await case.settle()
         assert case.sent == []
         case.executor.flush()
-        assert sorted(case.sent) == ["launch 1.1", "launch 2.1"]
+        await case.until(lambda: sorted(case.sent) == ["launch 1.1", "launch 2.1"])
         case.executor.flush()
+        await case.settle()
         assert len(case.sent) == 2, "nothing is sent twice"
 
     run(test)
@@ -236,65 +364,88 @@ def test_messages_to_a_host_that_is_not_ready_are_dropped(run: Run):
     async def test(case: Case) -> None:
         case.executor.start()
         case.hosts.connect("two")
-        case.executor.launch("n1", a("1.1"))
-        case.executor.kill("n1", "1.1")
+        case.executor.launch(case.first, a("1.1"))
+        case.executor.kill(case.first, "1.1")
         case.executor.flush()
         case.hosts.connect("one")
+        await case.until(lambda: len(case.observer.noted("ready")) == 2)
         case.executor.flush()
+        await case.settle()
         assert case.sent == []
+
+    run(test)
+
+
+def test_a_launch_to_a_host_that_is_not_ready_is_dropped_or_reported_by_the_host(run: Run):
+    async def test(case: Case) -> None:
+        case.executor.start()
+        case.executor.launch(case.first, a("1.1"))
+        case.executor.flush()
+        case.hosts.connect("one")
+        await case.until(lambda: len(case.observer.noted("ready")) == 1)
+        await case.settle()
+        ((_, _, live),) = case.observer.noted("ready")
+        assert case.sent == [f"launch {id}" for id in live]
 
     run(test)
 
 
 def test_launches_are_retracted_before_attempts_are_killed(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
-        case.executor.kill("n1", "1.1", "lost", "the node is needed")
-        case.executor.retract("n1", ["2.1", "3.1"])
+        await case.begin()
+        case.executor.kill(case.first, "1.1", "lost", "the node is needed")
+        case.executor.retract(case.first, ["2.1", "3.1"])
         case.executor.flush()
+        await case.until(lambda: len(case.sent) >= 3)
         assert case.sent == ["retract 2.1", "retract 3.1", "kill 1.1 lost the node is needed"]
 
     run(test)
 
 
-def test_a_sweep_goes_to_the_host_of_the_node_and_its_end_is_reported(run: Run):
+def test_the_nodes_of_one_host_need_no_sweep(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
-        assert case.executor.same_host("n1", "n2")
-        assert not case.executor.same_host("n1", "n3")
+        assert case.executor.same_host(case.first, case.second)
+        assert not case.executor.same_host(case.first, case.other)
+
+    run(test)
+
+
+def test_a_sweep_goes_to_the_host_of_the_node_and_its_end_is_reported(run_with_several_nodes: Run):
+    async def test(case: Case) -> None:
+        await case.begin()
         case.executor.sweep("n3", "1.1")
         case.executor.flush()
         assert case.sent == ["sweep 1.1 on two"]
         case.hosts.report_swept("two", "1.1")
         assert case.observer.seen == [("swept", "two", ["n3"], ["1.1"])]
 
-    run(test)
+    run_with_several_nodes(test)
 
 
-def test_signals_are_sent_at_once(run: Run):
+def test_signals_are_sent_without_a_flush(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
-        case.executor.signal({"n1": ["1.1"], "n3": ["2.1", "3.1"]}, 10)
-        assert sorted(case.sent) == ["signal 10 1.1", "signal 10 2.1", "signal 10 3.1"]
+        await case.begin()
+        case.executor.signal({case.first: ["1.1"], case.other: ["2.1", "3.1"]}, 10)
+        await case.until(lambda: sorted(case.sent) == ["signal 10 1.1", "signal 10 2.1", "signal 10 3.1"])
 
     run(test)
 
 
 def test_records_are_reported_with_their_numbers_and_acknowledged_by_host(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin()
         case.hosts.report("one", started("1.1"), ended("1.1"))
         case.hosts.report("two", started("2.1"))
         case.hosts.report("one", started("3.1"))
-        assert case.observer.noted("records") == [
+        assert case.records == [
             ("one", [(1, "1.1"), (2, "1.1")]),
             ("two", [(1, "2.1")]),
             ("one", [(3, "3.1")]),
         ]
-        case.executor.acknowledge({"one": 3})
-        assert case.sent == ["acknowledge 3"]
-        case.executor.acknowledge({"one": 3, "two": 1})
-        assert case.sent[-1] == "acknowledge 1"
+        case.executor.acknowledge({case.ledger("one"): 3})
+        await case.until(lambda: case.sent == ["acknowledge 3"])
+        case.executor.acknowledge({case.ledger("one"): 3, case.ledger("two"): 1})
+        await case.until(lambda: case.sent[-1] == "acknowledge 1")
 
     run(test)
 
@@ -303,12 +454,14 @@ def test_a_host_reports_its_live_attempts_when_it_connects_and_is_away_when_it_i
     async def test(case: Case) -> None:
         case.executor.start()
         case.observer.seen.clear()
-        case.hosts.connect("one", Running("1.1", 7, 1.0, [("n1", (0,), ())]))
-        assert case.observer.seen == [("ready", "one", ["n1", "n2"], ["1.1"])]
+        case.hosts.connect("one", running("1.1"))
+        await case.until(lambda: case.observer.seen == [("ready", "one", case.nodes["one"], ["1.1"])])
         case.hosts.disconnect("one")
-        assert case.observer.noted("away") == [("one", ["n1", "n2"])]
-        case.executor.launch("n1", a("2.1"))
+        await case.until(lambda: bool(case.observer.noted("away")))
+        assert [away[:2] for away in case.observer.noted("away")] == [("one", case.nodes["one"])]
+        case.executor.launch(case.first, a("2.1"))
         case.executor.flush()
+        await case.settle()
         assert case.sent == []
 
     run(test)
@@ -316,14 +469,13 @@ def test_a_host_reports_its_live_attempts_when_it_connects_and_is_away_when_it_i
 
 def test_a_shutdown_lasts_until_the_last_host_has_left_and_can_be_hurried(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin(one=running("1.1"), two=running("2.1"))
         ending = asyncio.ensure_future(case.executor.shut_down(5.0, "closed"))
-        await asyncio.sleep(0.01)
-        assert case.sent == ["exit 5 closed"] * 2
+        await case.until(lambda: case.sent == ["exit 5 closed"] * 2)
         case.executor.hurry()
-        assert case.sent[2:] == ["exit 0 closed"] * 2
+        await case.until(lambda: case.sent[2:] == ["exit 0 closed"] * 2)
         case.hosts.leave("one")
-        await asyncio.sleep(0.01)
+        await case.settle()
         assert not ending.done()
         case.hosts.leave("two")
         await ending
@@ -334,12 +486,12 @@ def test_a_shutdown_lasts_until_the_last_host_has_left_and_can_be_hurried(run: R
 
 def test_a_hurry_before_the_shutdown_is_remembered(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin(one=running("1.1"), two=running("2.1"))
         case.executor.hurry()
+        await case.settle()
         assert case.sent == []
         ending = asyncio.ensure_future(case.executor.shut_down(5.0, "closed"))
-        await asyncio.sleep(0.01)
-        assert case.sent == ["exit 0 closed"] * 2
+        await case.until(lambda: case.sent == ["exit 0 closed"] * 2)
         case.hosts.leave("one")
         case.hosts.leave("two")
         await ending
@@ -351,6 +503,7 @@ def test_an_executor_is_closed_before_its_start_and_more_than_once(run: Run):
     async def test(case: Case) -> None:
         case.executor.close()
         case.executor.close()
+        await case.settle()
         assert (case.sent, case.observer.seen) == ([], [])
 
     run(test)
@@ -358,8 +511,9 @@ def test_an_executor_is_closed_before_its_start_and_more_than_once(run: Run):
 
 def test_a_closed_executor_ends_no_attempt(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin(one=running("1.1"))
         case.executor.close()
+        await case.settle()
         assert (case.sent, case.observer.seen) == ([], [])
 
     run(test)
@@ -367,22 +521,22 @@ def test_a_closed_executor_ends_no_attempt(run: Run):
 
 def test_each_record_is_reported_once_and_never_an_empty_list(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin()
         case.hosts.report("one", started("1.1"))
         case.hosts.report("one", started("1.1"), first=1)
         case.hosts.report("one", started("1.1"), ended("1.1"), first=1)
         case.hosts.report("one", first=3)
-        assert case.observer.noted("records") == [("one", [(1, "1.1")]), ("one", [(2, "1.1")])]
+        assert case.records == [("one", [(1, "1.1")]), ("one", [(2, "1.1")])]
 
     run(test)
 
 
 def test_lost_nodes_and_a_failure_are_reported(run: Run):
     async def test(case: Case) -> None:
-        case.begin()
+        await case.begin()
         case.hosts.lose("two", "its machine is gone")
         case.hosts.fail("one", "no host can be reached")
-        assert case.observer.seen == [("lost", ["n3"]), ("failed", "no host can be reached")]
+        assert case.observer.seen == [("lost", case.nodes["two"]), ("failed", "no host can be reached")]
 
     run(test)
 
