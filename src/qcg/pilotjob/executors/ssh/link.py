@@ -20,7 +20,7 @@ from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.exchange import HostExchange, never_started
 from qcg.pilotjob.executors.ssh.job_files import JobFiles
 from qcg.pilotjob.executors.ssh.marker import FORGOTTEN, HostMarker
-from qcg.pilotjob.executors.ssh.orders import Orders, kill_request
+from qcg.pilotjob.executors.ssh.orders import Orders
 from qcg.pilotjob.executors.ssh.schedule import Backoff
 from qcg.pilotjob.executors.ssh.shutdown import ClosingLink, HostShutdown
 from qcg.pilotjob.executors.ssh.transport import RemoteError
@@ -152,8 +152,6 @@ class HostLink(ClosingLink):
 
     def hurry(self) -> None:
         self._shutdown.hurry()
-        if self._is_ready and (ids := self._attempts.may_run):
-            self.order_now(kill_request(ids, EndReason.CANCEL, "", 0.0))
 
     def close(self) -> None:
         """Close the connection, and end nothing on the host."""

@@ -48,40 +48,49 @@ class HostShutdown:
         self._exchange = exchange
         self._observer = observer
         self._name = exchange.name
+        self._reason = ""
+        """Why the attempts end; empty before the shutdown."""
         self._hurries = False
 
     def hurry(self) -> None:
-        """Wait for no copies of files."""
+        """Kill attempts at once, and wait for no copies of files. Before the shutdown: as soon as it begins."""
         self._hurries = True
+        if self._reason and self._exchange.attempts.may_run:
+            self._kill(0.0)
         self._exchange.changed.set()
 
     async def run(self, grace: float, reason: str) -> None:
         """End all attempts, and tidy up. An unreachable host does not keep the manager: a notice says so."""
         exchange = self._exchange
+        self._reason = reason
+        grace = 0.0 if self._hurries else grace
         unsent = [never_started(id, reason, "") for id in exchange.attempts.give_back()]
         if unsent:
             exchange.flow.report(unsent)
         with suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(self._end_attempts(grace, reason), grace + LAST_RECORDS)
+            await asyncio.wait_for(self._end_attempts(grace), grace + LAST_RECORDS)
         if exchange.attempts.may_run or exchange.flow.is_holding:
             self._tell_what_is_left()
         elif (connection := self._link.connection) is not None:
             with suppress(asyncio.TimeoutError, TimeoutError, ConnectionProblem, RemoteError, OSError):
                 await asyncio.wait_for(self._tidy(connection), TIDY_PATIENCE)
 
-    async def _end_attempts(self, grace: float, reason: str) -> None:
+    async def _end_attempts(self, grace: float) -> None:
         exchange = self._exchange
         exchange.wake.set()
         if exchange.attempts.may_run:
             while self._link.connection is None:
                 await self._wait_for_change()
-            self._link.order_now(kill_request(exchange.attempts.may_run, reason, "", grace))
+            self._kill(0.0 if self._hurries else grace)
         while exchange.attempts.may_run:
             exchange.polls.ask()
             exchange.wake.set()
             await self._wait_for_change()
         while not self._hurries and (exchange.flow.is_holding or self._copies_files):
             await self._wait_for_change()
+
+    def _kill(self, grace: float) -> None:
+        self._link.order_now(kill_request(self._exchange.attempts.may_run, self._reason, "", grace))
 
     @property
     def _copies_files(self) -> bool:
