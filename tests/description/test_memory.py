@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from qcg.pilotjob.api.errors import InvalidJobDescriptionError
+from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.memory import parse_memory
 from qcg.pilotjob.description.parse import simple_to_standard
@@ -23,22 +27,35 @@ from tests.description.helpers import parse_one, problems_of, simple, standard
         (1 << 30, 1024),
         ((1 << 30) + 1, 1025),
         (1.5e9, 1431),
+        ((1 << 50) + 1, (1 << 30) + 1),
     ],
 )
 def test_memory_is_given_with_a_unit_or_in_bytes(given: str | float, mebibytes: int):
     assert parse_memory(given) == mebibytes
 
 
-@pytest.mark.parametrize("given", ["", "GB", "-1GB", "2 gigs", "1e9", "2GBB", "1,5G"])
-def test_other_texts_are_no_memory(given: str):
+@pytest.mark.parametrize("given", ["", "GB", "-1GB", "2 gigs", "1e9", "2GBB", "1,5G", math.inf, -math.inf, math.nan])
+def test_other_values_are_no_memory(given: str | float):
     with pytest.raises(DescriptionError, match="is not an amount of memory; write it as 2GB"):
         parse_memory(given)
 
 
-@pytest.mark.parametrize("given", [0, 512, -1, "512", "3KB", float("nan")])
+@pytest.mark.parametrize("given", [0, 512, -1, "512", "3KB", -(10**400)])
 def test_less_than_a_megabyte_is_most_likely_a_missing_unit(given: str | float):
     with pytest.raises(DescriptionError, match="less than 1 MB; a number without a unit is a number of bytes"):
         parse_memory(given)
+
+
+@pytest.mark.parametrize("given", [10**400, 1e300, 1 << 52, "999999999T"])
+def test_more_memory_than_any_node_has_is_refused(given: str | float):
+    with pytest.raises(DescriptionError, match="is more memory than any node has"):
+        parse_memory(given)
+
+
+def test_numbers_that_json_does_not_have_are_refused_before_they_become_null():
+    for given in (math.inf, math.nan):
+        with pytest.raises(InvalidJobDescriptionError, match=f"mem: JSON has no number {given}; give a finite one"):
+            Jobs().add(name="a", exec="x", mem=given)
 
 
 def test_mem_is_scheduled_and_limited_and_node_crs_only_scheduled():

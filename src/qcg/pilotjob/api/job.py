@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import numbers
 import os
 import uuid
@@ -114,6 +115,8 @@ def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[
 
 def _plain(value: Any, path: str) -> Any:
     """Convert a value for JSON: paths become strings, and numbers of other libraries become plain numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidJobDescriptionError(f"{path}: JSON has no number {value}; give a finite one, or a string")
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, os.PathLike):
@@ -127,7 +130,7 @@ def _plain(value: Any, path: str) -> Any:
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        return _plain(float(value), path)
     if callable(tolist := getattr(value, "tolist", None)):  # an array or a scalar of NumPy
         return _plain(tolist(), path)
     raise InvalidJobDescriptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated
 
@@ -33,13 +34,15 @@ def parse_memory(given: str | float) -> int:
         if match is None:
             raise single_problem(f"{quoted(given)} is not an amount of memory; write it as {ACCEPTED}")
         count = float(match[1]) * _BYTES[match[2].upper()]
+    elif isinstance(given, float) and not math.isfinite(given):
+        raise single_problem(f"{quoted(given)} is not an amount of memory; write it as {ACCEPTED}")
     else:
-        count = float(given)
-    if not count >= 1 << 20:
+        count = given
+    if count < 1 << 20:
         raise single_problem(
             f"{quoted(given)} is less than 1 MB; a number without a unit is a number of bytes: write it as {ACCEPTED}"
         )
-    mebibytes = -int(-count // (1 << 20))
+    mebibytes = int(-(-count // (1 << 20)))
     if mebibytes > MOST:
         raise single_problem(f"{quoted(given)} is more memory than any node has")
     return mebibytes
