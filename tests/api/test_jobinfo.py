@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from qcg.pilotjob.api.jobinfo import JobInfo
+from qcg.pilotjob.api.jobinfo import AttemptInfo, JobInfo
 
 RUNTIME = {
     "allocation": "n1[0:1],n2[4]",
@@ -65,3 +65,36 @@ def test_job_info_of_iterations_is_parsed():
         -15,
         "why",
     )
+
+
+ATTEMPTS = [
+    {
+        "attempt": 1,
+        "cause": "memory",
+        "exit_code": -9,
+        "allocation": "n1[0:1]",
+        "started": "2020-06-08 12:56:06.500000",
+        "ended": "2020-06-08 12:56:08.750000",
+        "cpu_time": "0:00:01.500000",
+        "cpu_efficiency": "0.3333",
+        "max_memory": "1048576",
+        "messages": "it used too much",
+    },
+    {"attempt": 2, "cause": "unstartable"},
+]
+
+
+def test_earlier_attempts_are_parsed():
+    info = JobInfo.from_job({"jobName": "a", "status": "SUCCEED", "attempts": ATTEMPTS})
+    first, second = info.attempts
+    assert (first.number, first.cause, first.exit_code, first.messages) == (1, "memory", -9, "it used too much")
+    assert (first.nodes, first.time) == ({"n1": ["0", "1"]}, timedelta(seconds=2.25))
+    assert first.started == datetime(2020, 6, 8, 12, 56, 6, 500000)
+    assert (first.cpu_time, first.cpu_efficiency, first.max_memory) == (timedelta(seconds=1.5), 0.3333, 1 << 20)
+    assert second == AttemptInfo(2, "unstartable")
+    assert (second.time, second.nodes) == (None, {})
+
+
+def test_earlier_attempts_of_iterations_are_parsed():
+    child = JobInfo.from_child("a", {"iteration": 1, "state": "QUEUED", "runtime": {}, "attempts": ATTEMPTS})
+    assert [attempt.cause for attempt in child.attempts] == ["memory", "unstartable"]

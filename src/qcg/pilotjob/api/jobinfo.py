@@ -11,6 +11,48 @@ _NODE = re.compile(r"([^,\[\]]+)\[([^\]]*)\]")
 
 
 @dataclass
+class AttemptInfo:
+    """An earlier attempt of a job or iteration, after which it was queued again."""
+
+    number: int
+    """1 for the first one."""
+    cause: str
+    """Why it did not succeed: one of the causes of `retry`."""
+    exit_code: int | None = None
+    messages: str | None = None
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    """The cores on each node."""
+    started: datetime | None = None
+    ended: datetime | None = None
+    cpu_time: timedelta | None = None
+    cpu_efficiency: float | None = None
+    max_memory: int | None = None
+    """Peak memory in bytes."""
+
+    @property
+    def time(self) -> timedelta | None:
+        """Runtime."""
+        return None if self.started is None or self.ended is None else self.ended - self.started
+
+    @classmethod
+    def from_attempt(cls, info: dict[str, Any]) -> AttemptInfo:
+        """From one of the `attempts` in the answer to `jobInfo`."""
+        started, ended = (datetime.fromisoformat(info[key]) if key in info else None for key in ("started", "ended"))
+        return cls(
+            info["attempt"],
+            info["cause"],
+            info.get("exit_code"),
+            info.get("messages"),
+            _nodes(info),
+            started,
+            ended,
+            _cpu_time(info),
+            _cpu_efficiency(info),
+            _max_memory(info),
+        )
+
+
+@dataclass
 class JobInfo:
     """A job or one of its iterations."""
 
@@ -39,6 +81,8 @@ class JobInfo:
     """The part of the time of its cores that it has used, from 0 to 1."""
     max_memory: int | None = None
     """Peak memory in bytes."""
+    attempts: list[AttemptInfo] = field(default_factory=list)
+    """Earlier attempts."""
 
     @classmethod
     def from_job(cls, info: dict[str, Any]) -> JobInfo:
@@ -47,6 +91,7 @@ class JobInfo:
         job = cls(name, str(info["status"]), iterations=info.get("iterations"), messages=info.get("messages"))
         job.itval = info.get("itval")
         job._take_runtime(info.get("runtime", {}))
+        job._take_attempts(info)
         job.history = _history(info.get("history", ""))
         job.childs = [cls.from_child(name, child) for child in info.get("childs", [])]
         return job
@@ -57,25 +102,44 @@ class JobInfo:
         child = cls(f"{job_name}:{index}", str(info["state"]), iteration=index, messages=info.get("messages"))
         child.itval = info.get("itval")
         child._take_runtime(info.get("runtime", {}))
+        child._take_attempts(info)
         return child
 
     def _take_runtime(self, runtime: dict[str, str]) -> None:
-        self.nodes = {node: cores.split(":") for node, cores in _NODE.findall(runtime.get("allocation", ""))}
+        self.nodes = _nodes(runtime)
         self.total_cores = sum(map(len, self.nodes.values()))
         self.wdir = runtime.get("wd")
         if "rtime" in runtime:
             self.time = _duration(runtime["rtime"])
         self.exit_code = int(runtime["exit_code"]) if "exit_code" in runtime else None
         self.pid = int(runtime["pid"]) if "pid" in runtime else None
-        if "cpu_time" in runtime:
-            self.cpu_time = _duration(runtime["cpu_time"])
-        self.cpu_efficiency = float(runtime["cpu_efficiency"]) if "cpu_efficiency" in runtime else None
-        self.max_memory = int(runtime["max_memory"]) if "max_memory" in runtime else None
+        self.cpu_time = _cpu_time(runtime)
+        self.cpu_efficiency = _cpu_efficiency(runtime)
+        self.max_memory = _max_memory(runtime)
+
+    def _take_attempts(self, info: dict[str, Any]) -> None:
+        self.attempts = [AttemptInfo.from_attempt(attempt) for attempt in info.get("attempts", [])]
 
 
 def seconds_of(text: str) -> float:
     """Seconds of a duration in a reply."""
     return _duration(text).total_seconds()
+
+
+def _nodes(runtime: dict[str, Any]) -> dict[str, list[str]]:
+    return {node: cores.split(":") for node, cores in _NODE.findall(runtime.get("allocation", ""))}
+
+
+def _cpu_time(runtime: dict[str, Any]) -> timedelta | None:
+    return _duration(runtime["cpu_time"]) if "cpu_time" in runtime else None
+
+
+def _cpu_efficiency(runtime: dict[str, Any]) -> float | None:
+    return float(runtime["cpu_efficiency"]) if "cpu_efficiency" in runtime else None
+
+
+def _max_memory(runtime: dict[str, Any]) -> int | None:
+    return int(runtime["max_memory"]) if "max_memory" in runtime else None
 
 
 def _duration(text: str) -> timedelta:
