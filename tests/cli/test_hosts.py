@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ def test_programs_get_the_same_as_json(pm: Pm, manager: FakeManager, tmp_path: P
         "state": "connected",
         "in_use": {"address": "login2", "channel": "one-shot"},
     }
-    assert (wizard["state"], wizard["since"]) == ("unreachable", "2026-01-02 03:04:05.678901")
+    since = datetime(2026, 1, 2, 3, 4, 5, 678901).timestamp()
+    assert (wizard["state"], wizard["since"]) == ("unreachable", since)
     assert (wizard["cores"], wizard["gpus"], wizard["memory"]) == (4, 1, 2048)
 
 

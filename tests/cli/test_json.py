@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
+from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.cli.json_records import NEW_NAMES, job_information, renamed
 from qcg.pilotjob.cli.main import main
 from tests.cli.conftest import Pm
 from tests.support.pilot import job, run, write_requests
+from tests.support.waiting import wait_for
 
 Told = Callable[..., Any]
 ROOT = Path(__file__).parent.parent.parent
@@ -119,6 +124,79 @@ def test_jobs_and_why_have_both_names(pm: Pm, pm_json: Told):
     told = pm_json("why", "bad")["bad"]
     assert (told["name"], told["state"], told["exit_code"], told["last_lines"]) == ("bad", "FAILED", 3, ["oops"])
     assert (told["jobName"], told["status"], told["exitCode"], told["lastLines"]) == ("bad", "FAILED", 3, ["oops"])
+
+
+PAUSED = '{"max": 1, "on": ["exit"], "delay": 3600}'
+
+
+def test_earlier_attempts_have_numbers_and_times_in_seconds(pm: Pm, pm_json: Told):
+    before = time.time()
+    again = ("--retry", "1", "--mem", "100MB")
+    pm("submit", "--name", "its", "--iteration", "1", *again, "--wait", "--", "bash", "-c", "exit 3", code=1)
+    told = pm_json("info", "its:0", "its", "-i")
+    (attempt,) = told["its:0"]["attempts"]
+    assert (attempt["attempt"], attempt["cause"], attempt["exit_code"]) == (1, "exit", 3)
+    assert attempt["message"] == attempt["messages"] == "exit code 3"
+    assert before - 1 < attempt["started"] < attempt["ended"] < time.time() + 1
+    assert attempt["run_seconds"] == pytest.approx(attempt["ended"] - attempt["started"], abs=1e-5)
+    counts = ("max_memory", "requested_memory", "minor_faults", "major_faults", "read_bytes", "written_bytes")
+    assert all(type(attempt[key]) is int for key in counts)
+    assert attempt["requested_memory"] == 100 << 20
+    assert type(attempt["cpu_efficiency"]) is float
+    assert 0 < attempt["cpu_seconds"] < 60
+    (child,) = told["its"]["children"]
+    assert child["attempts"] == [attempt]
+
+
+def test_held_and_paused_jobs_have_times_in_seconds(pm: Pm, pm_json: Told):
+    before = time.time()
+    pm("submit", "--name", "held", "--hold", "--", "true")
+    pm("submit", "--name", "paused", "--retry", PAUSED, "--", "false")
+    wait_for(lambda: pm_json("why", "paused")["paused"]["reason"] == "retry", what="the pause")
+    since = pm_json("jobs")["jobs"]["held"]["held_since"]
+    assert before - 1 < since < time.time() + 1
+    info, explained = pm_json("info", "held")["held"], pm_json("why", "held", "paused")
+    assert info["held_since"] == explained["held"]["since"] == since
+    assert datetime.fromisoformat(info["heldSince"]).timestamp() == since
+    assert before + 3000 < explained["paused"]["until"] < before + 4000
+
+
+def test_drained_nodes_have_times_in_seconds(pm: Pm, pm_json: Told):
+    before = time.time()
+    pm("nodes", "drain", "n1", "--reason", "since yesterday")
+    try:
+        drained = pm_json("resources")["drained"]
+        status = pm_json("status")
+    finally:
+        pm("nodes", "resume", "n1")
+    assert before - 1 < drained["n1"]["since"] < time.time() + 1
+    assert drained["n1"]["reason"] == "since yesterday"
+    assert status["resources"]["drained"] == drained
+    assert datetime.fromisoformat(status["Resources"]["Drained"]["n1"]["since"]).timestamp() == drained["n1"]["since"]
+
+
+def test_hosts_that_do_not_answer_to_a_cancellation_have_times_in_seconds(
+    pm: Pm, pm_json: Told, monkeypatch: pytest.MonkeyPatch
+):
+    pm("submit", "--name", "since", "--hold", "--", "true")
+    away = {"wizard": {"jobs": ["since"], "since": "2026-11-17 22:52:35.250000"}}
+    reply = {"canceled": 1, "errors": {"since": "a sentence"}, "unreachable": away}
+    monkeypatch.setattr(Manager, "cancel", lambda self, names: reply)
+    told = pm_json("cancel", "since", code=1)
+    monkeypatch.undo()
+    moment = datetime(2026, 11, 17, 22, 52, 35, 250000).timestamp()
+    assert told == {**reply, "unreachable": {"wizard": {"jobs": ["since"], "since": moment}}}
+
+
+def test_values_of_users_keep_their_names_and_texts():
+    values = {"status": "solid", "since": "yesterday"}
+    assert renamed({"itval": values, "named": values}) == {"itval": values, "named": values}
+
+
+def test_the_expected_start_is_in_seconds():
+    told = renamed({"first": {"expected": {"at": "2026-11-17 22:52:35.250000", "node": "n1"}}})
+    moment = datetime(2026, 11, 17, 22, 52, 35, 250000).timestamp()
+    assert told == {"first": {"expected": {"at": moment, "node": "n1"}}}
 
 
 def test_old_names_get_new_ones_at_any_depth():

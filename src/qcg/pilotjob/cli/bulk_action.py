@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qcg.pilotjob.cli.console import echo, echo_err
+from qcg.pilotjob.cli.json_records import in_seconds
 from qcg.pilotjob.cli.manager_lookup import Registry, with_similar_name
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.tables import show_json
@@ -46,7 +47,8 @@ def apply_to_jobs(
     if lenient and answer[participle]:
         errors = {name: sentence for name, sentence in errors.items() if wanted.get(name, True)}
     if as_json:
-        show_json(answer)
+        away = {host: in_seconds(entry) for host, entry in answer.get("unreachable", {}).items()}
+        show_json({**answer, "unreachable": away} if away else answer)
     else:
         for line in _result_lines(answer, participle):
             echo(line)

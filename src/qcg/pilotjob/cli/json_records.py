@@ -27,6 +27,10 @@ NEW_NAMES = {
     "streamName": "stream_name",
 }
 """New keys by the keys of replies."""
+_TIMES = frozenset(("held_since", "since", "until", "at", "started", "ended"))
+"""Keys whose values are timestamps in replies: text."""
+_OF_USERS = frozenset(("itval", "named", "directives"))
+"""Keys whose values have names that users choose."""
 _NUMBERS = frozenset(
     (
         "exit_code",
@@ -39,7 +43,7 @@ _NUMBERS = frozenset(
         "written_bytes",
     )
 )
-"""Keys of `runtime` whose values are strings in replies."""
+"""Keys of `runtime` and `attempts` whose values are strings in replies."""
 _COUNTS = {
     "total": "Total",
     "waiting": "InSchedule",
@@ -52,14 +56,41 @@ _COUNTS = {
 
 
 def renamed(data: Any) -> Any:
-    """Add the new name of each key beside the old one, at any depth."""
+    """Add the new name of each key beside the old one, and convert times to seconds, at any depth.
+
+    Under an old name that has a new one, a time stays text.
+    """
+    return in_seconds(_with_new_names(data))
+
+
+def _with_new_names(data: Any) -> Any:
     if isinstance(data, list):
-        return [renamed(entry) for entry in data]
+        return [_with_new_names(entry) for entry in data]
     if not isinstance(data, dict):
         return data
-    values = {key: renamed(value) for key, value in data.items()}
+    values = {key: value if key in _OF_USERS else _with_new_names(value) for key, value in data.items()}
     new = {NEW_NAMES[key]: value for key, value in values.items() if key in NEW_NAMES}
     return {**new, **values}
+
+
+def in_seconds(data: Any) -> Any:
+    """Convert times to seconds, at any depth."""
+    if isinstance(data, list):
+        return [in_seconds(entry) for entry in data]
+    if not isinstance(data, dict):
+        return data
+    return {key: _value_in_seconds(key, value) for key, value in data.items()}
+
+
+def _value_in_seconds(key: str, value: Any) -> Any:
+    if key in _TIMES and isinstance(value, str):
+        return epoch_seconds(value)
+    return value if key in _OF_USERS else in_seconds(value)
+
+
+def epoch_seconds(text: str) -> float:
+    """The time of a timestamp in a reply."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def listed_jobs(jobs: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +101,8 @@ def listed_jobs(jobs: dict[str, Any]) -> dict[str, Any]:
 def job_information(data: dict[str, Any]) -> dict[str, Any]:
     """One job in the output of `info`."""
     parsed = JobInfo.from_job(data)
-    record: dict[str, Any] = renamed({**data, "childs": [_child(child) for child in data.get("childs", [])]})
+    children = [_child(child) for child in data.get("childs", [])]
+    record: dict[str, Any] = renamed({**_with_attempts(data, parsed), "childs": children})
     if "childs" not in data:
         del record["childs"], record["children"]
     if "runtime" in data:
@@ -80,10 +112,20 @@ def job_information(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _child(child: dict[str, Any]) -> dict[str, Any]:
-    return {**child, "runtime": _runtime(child["runtime"], JobInfo.from_child("", child).time)}
+    parsed = JobInfo.from_child("", child)
+    return {**_with_attempts(child, parsed), "runtime": _runtime(child["runtime"], parsed.time)}
 
 
-def _runtime(runtime: dict[str, str], time: timedelta | None) -> dict[str, Any]:
+def _with_attempts(data: dict[str, Any], parsed: JobInfo) -> dict[str, Any]:
+    """The data of a job or iteration, with the usage of its earlier attempts as numbers."""
+    if "attempts" not in data:
+        return data
+    attempts = zip(data["attempts"], parsed.attempts, strict=True)
+    return {**data, "attempts": [_runtime(attempt, known.time) for attempt, known in attempts]}
+
+
+def _runtime(runtime: dict[str, Any], time: timedelta | None) -> dict[str, Any]:
+    """The values of an attempt, the last one or an earlier one, as numbers. `time`: how long it took."""
     record: dict[str, Any] = {key: int(value) if key in _NUMBERS else value for key, value in runtime.items()}
     if "cpu_efficiency" in runtime:
         record["cpu_efficiency"] = float(runtime["cpu_efficiency"])
@@ -104,11 +146,11 @@ def system_status(status: dict[str, Any]) -> dict[str, Any]:
             "total_cores": have["TotalCores"],
             "used_cores": have["UsedCores"],
             "free_cores": have["FreeCores"],
-            **({"away": have["Away"]} if "Away" in have else {}),
+            **({"away": in_seconds(have["Away"])} if "Away" in have else {}),
             **({"named": have["Named"]} if "Named" in have else {}),
             **({"gpus": have["Gpus"]} if "Gpus" in have else {}),
-            **({"drained": have["Drained"]} if "Drained" in have else {}),
-            **({"hosts": have["Hosts"]} if "Hosts" in have else {}),
+            **({"drained": in_seconds(have["Drained"])} if "Drained" in have else {}),
+            **({"hosts": in_seconds(have["Hosts"])} if "Hosts" in have else {}),
         }
     record["jobs"] = counts(status["JobStats"], "Jobs")
     record["iterations"] = counts(status["IterationStats"], "Iterations")
@@ -124,7 +166,7 @@ def counts(stats: dict[str, int], what: str) -> dict[str, int]:
 
 
 def _manager(system: dict[str, Any]) -> dict[str, Any]:
-    started, generated = (datetime.fromisoformat(system[key]) for key in ("Started", "Generated"))
+    started, generated = (epoch_seconds(system[key]) for key in ("Started", "Generated"))
     return {
         "id": system["InstanceId"],
         "address": system["Zmqaddress"],
@@ -133,8 +175,8 @@ def _manager(system: dict[str, Any]) -> dict[str, Any]:
         "host": system["Host"],
         "account": system["Account"],
         "wd": system["Wd"],
-        "started": started.timestamp(),
-        "uptime": (generated - started).total_seconds(),
+        "started": started,
+        "uptime": generated - started,
         "python": system["Python"],
         "python_version": system["PythonVersion"],
         "platform": system["Platform"],

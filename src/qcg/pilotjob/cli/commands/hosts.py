@@ -20,6 +20,7 @@ from qcg.pilotjob.cli.host_options import (
 )
 from qcg.pilotjob.cli.host_states import state_in_words
 from qcg.pilotjob.cli.interrupts import ExitOnInterrupt
+from qcg.pilotjob.cli.json_records import in_seconds
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.exit_codes import FAILURE
@@ -106,7 +107,7 @@ def _record(name: str, config: HostConfig | None, state: dict[str, Any] | None) 
         }
     known = state or {}
     record["state"] = known.get("state")
-    record |= {key: known[key] for key in ("since", "error") if key in known}
+    record |= in_seconds({key: known[key] for key in ("since", "error") if key in known})
     if state is not None:
         record["in_use"] = {"address": known.get("address"), "channel": known.get("channel")}
     return record

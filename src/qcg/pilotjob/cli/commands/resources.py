@@ -8,6 +8,7 @@ import click
 
 from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.host_states import state_in_words
+from qcg.pilotjob.cli.json_records import in_seconds
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 from qcg.pilotjob.common.wording import pluralize
@@ -23,7 +24,7 @@ def command(manager: Manager, as_json: bool) -> None:
     """Show how many nodes and cores there are, and how many cores are in use."""
     have = manager.resources()
     if as_json:
-        show_json(have)
+        show_json(in_seconds(have))
     else:
         columns = {"nodes": "total_nodes", "cores": "total_cores", "used": "used_cores", "free": "free_cores"}
         show_table(list(columns), [[have[key] for key in columns.values()]], right=list(columns))
