@@ -228,6 +228,12 @@ def test_every_field_is_in_snake_case_and_in_the_documents(pm: Pm, pm_json: Told
         pm_json("info", "bad", "-i")["bad"],
         pm_json("why", "bad")["bad"],
     ]
+    pm("submit", "--name", "paused", "--retry", PAUSED, "--priority", "3", "--mem", "100MB", "--", "false")
+    pm("submit", "--name", "held", "--hold", "--", "true")
+    wait_for(lambda: pm_json("why", "paused")["paused"]["reason"] == "retry", what="the pause")
+    told += [pm_json(command, name)[name] for command in ("info", "why") for name in ("paused", "held")]
+    told += [pm_json("jobs")["jobs"]["held"], pm_json("rerun", "bad")]
+    assert {"attempts", "priority", "held_since", "until", "rerun"} <= keys_of(told)
     status = pm_json("status")
     told += [status[key] for key in ("manager", "resources", "jobs", "iterations")]
     told += pm_json("runs")["runs"]

@@ -17,7 +17,7 @@ class AttemptInfo:
     number: int
     """1 for the first one."""
     cause: str
-    """Why it did not succeed: one of the causes of `retry`."""
+    """Why it ended: one of the causes of `retry`, `cancel` when it was cancelled, `closed` when its manager ended."""
     exit_code: int | None = None
     messages: str | None = None
     nodes: dict[str, list[str]] = field(default_factory=dict)
