@@ -132,8 +132,10 @@ PRIORITIES = st.sampled_from([0, 0, 0, 1, 2, -1])
 def changes() -> st.SearchStrategy[JobChange]:
     """Changes of waiting jobs: often of the priority alone, which is possible at any time."""
     cores = st.none() | st.integers(1, 4).map(lambda number: Amount(number, number))
+    gpus = st.sampled_from([JobChange(), JobChange(), JobChange(gpus=1), JobChange(gpus=0, gpu_share=500)])
     return st.builds(JobChange, priority=st.integers(-2, 2)) | st.builds(
-        JobChange,
+        msgspec.structs.replace,
+        gpus,
         cores=cores,
         memory=st.sampled_from([None, None, DECAY // 2]),
         wall_time=st.sampled_from([None, 3.0, 20.0]),

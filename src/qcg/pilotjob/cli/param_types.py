@@ -39,6 +39,31 @@ class Whole(click.IntRange):
         return int(super().convert(number, param, ctx))
 
 
+class GpuCount(click.FloatRange):
+    """GPUs on each node: a whole number, or a part of one."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from qcg.pilotjob.description.counters import LARGEST, gpus_of  # here: few commands need it
+        from qcg.pilotjob.description.errors import DescriptionError
+
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number <= LARGEST:
+            self.fail(f"{value!r} is not a number of GPUs; write it as 2, or as a part of one such as 0.5", param, ctx)
+        try:
+            whole, _ = gpus_of(number)
+        except DescriptionError as error:
+            self.fail(error.problems[0].sentence, param, ctx)
+        return whole or number
+
+
 class NodeSource(click.Choice[str]):
     """A value of `--resources`: a name, or `NAME:FILE` for sources of nodes that are described in a file."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.description.errors import Problem, RequestError
 from qcg.pilotjob.description.forms import ResourcesForm
-from qcg.pilotjob.description.model import Amount, JobDescription
+from qcg.pilotjob.description.model import Amount, JobDescription, OwnResources
 from qcg.pilotjob.description.normalize import resources_of
 from qcg.pilotjob.description.requests import SetJob
 
@@ -18,6 +18,9 @@ class JobChange(Struct, frozen=True, gc=False):
     cores: Amount | None = None
     nodes: Amount | None = None
     gpus: int | None = None
+    """Whole GPUs on each node; 0 for a part of one."""
+    gpu_share: int = 0
+    """Thousandths of one GPU on each node, instead of whole ones."""
     memory: int | None = None
     """MiB on each node."""
     wall_time: float | None = None
@@ -37,13 +40,12 @@ def change_of(request: SetJob) -> JobChange:
     wanted, sharing, wall_time = resources_of(form, "default", None, "", problems)
     if sharing is not None:
         problems.append(Problem("", "a scheduler cannot be set; give a number, or min and max"))
-    if wanted.own is not None:
-        problems.append(Problem("", "only whole GPUs can be set"))
     given = {key.lower() for key in request.node_crs or ()}
     change = JobChange(
         None if request.num_cores is None else wanted.cores,
         None if request.num_nodes is None else wanted.nodes,
         wanted.gpus if "gpu" in given else None,
+        0 if wanted.own is None else wanted.own.gpu_share,
         wanted.memory if "mem" in given or request.mem is not None else None,
         wall_time,
         request.priority,
@@ -69,9 +71,9 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
         return "the threads model runs on one node"
     gpus = request.gpus if change.gpus is None else change.gpus
     memory = request.memory if change.memory is None else change.memory
-    own = request.own
-    if own is not None and change.gpus is not None:  # whole GPUs instead of a part of one
-        own = replace(own, gpu_share=0) if own.of_run else None
+    own = request.own if change.gpus is None else _with_gpu_share(request.own, change.gpu_share)
+    share = 0 if own is None else own.gpu_share
+    on_one_node = request.one_node or gpus > 0 or share > 0 or memory > 0
     changed = replace(
         request,
         cores=request.cores if change.cores is None else change.cores,
@@ -79,7 +81,7 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
         gpus=gpus,
         memory=memory,
         own=own,
-        one_node=request.one_node if nodes is not None else threads or request.one_node or gpus > 0 or memory > 0,
+        one_node=request.one_node if nodes is not None else threads or on_one_node,
     )
     return replace(
         description,
@@ -88,3 +90,9 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
         priority=description.priority if change.priority is None else change.priority,
         limit_memory=description.limit_memory or change.limit_memory,
     )
+
+
+def _with_gpu_share(own: OwnResources | None, share: int) -> OwnResources | None:
+    """The same named resources, and another part of a GPU."""
+    changed = replace(own or OwnResources(), gpu_share=share)
+    return None if changed == OwnResources() else changed

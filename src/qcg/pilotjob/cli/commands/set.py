@@ -9,7 +9,7 @@ import click
 
 from qcg.pilotjob.cli.bulk_action import apply_to_jobs
 from qcg.pilotjob.cli.manager_lookup import on_manager
-from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.cli.param_types import GpuCount, Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option
 
@@ -35,7 +35,7 @@ def _amount(context: click.Context, parameter: click.Parameter, given: str | Non
 @click.option("--priority", type=Whole(), metavar="N", help="Higher ones are started first.")
 @click.option("--cores", metavar="N", callback=_amount, help="Cores, or cores on each node: 4, or a range 2-8.")
 @click.option("--nodes", metavar="N", callback=_amount, help="Nodes: 2, or a range 1-4.")
-@click.option("--gpus", type=Whole(min=1), metavar="N", help="GPUs on each node.")
+@click.option("--gpus", type=GpuCount(), metavar="N", help="GPUs on each node: 2, or a part of one such as 0.5.")
 @click.option("--mem", metavar="SIZE", help="Memory on each node, such as 2GB.")
 @click.option("--wt", metavar="TIME", help="Wall time, such as 1h30m.")
 @json_option
@@ -46,7 +46,7 @@ def command(
     priority: int | None,
     cores: Any,
     nodes: Any,
-    gpus: int | None,
+    gpus: float | None,
     mem: str | None,
     wt: str | None,
     as_json: bool,
