@@ -45,6 +45,9 @@ def test_a_value_that_is_no_number_is_refused_with_the_option(text: str):
         ({"nodes": "1-"}, {"resources": {"numNodes": {"min": 1}}}),
         ({"nodes": "2x4"}, {"resources": {"numCores": {"exact": 4}, "numNodes": {"exact": 2}}}),
         ({"wall_time": "1h"}, {"resources": {"wt": "1h"}}),
+        ({"gpus": 2}, {"resources": {"nodeCrs": {"gpu": 2}}}),
+        ({"gpus": 0.5, "mem": "1GB"}, {"resources": {"nodeCrs": {"gpu": 0.5}, "mem": "1GB"}}),
+        ({"named": ["license=1", "fpga=2"]}, {"resources": {"named": {"fpga": 2, "license": 1}}}),
         ({"after": ["a,b", "c:3"]}, {"dependencies": {"after": ["a", "b", "c:3"]}}),
         ({"iteration": 3}, {"iteration": 3}),
         ({"retry": "2", "priority": -1, "hold": True}, {"retry": 2, "priority": -1, "hold": True}),
@@ -82,6 +85,38 @@ def test_files_and_variables_belong_to_the_execution():
 def test_nodes_by_cores_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str):
     with pytest.raises(JobOptionError, match=sentence):
         job_from_arguments(["prog"], "n", **options)
+
+
+def test_output_in_streams_belongs_to_the_execution():
+    job = job_from_arguments(["prog"], "n", stream_output=True, wd="/d", stdout=None)
+    assert job["execution"] == {"exec": "prog", "args": [], "wd": "/d", "output": "stream"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"stdout": "o"}, "--stream-output and --stdout exclude each other; give one of them"),
+        ({"stderr": "e"}, "--stream-output and --stderr exclude each other; give one of them"),
+        ({"remote": {"host": "*"}}, "--stream-output is not possible for jobs on remote hosts"),
+    ],
+)
+def test_output_goes_to_streams_or_elsewhere(options: dict[str, Any], sentence: str):
+    with pytest.raises(JobOptionError, match=sentence):
+        job_from_arguments(["prog"], "n", stream_output=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (["license"], '--named: "license" is not a name with a whole number; write license=4'),
+        (["license=0"], '--named: "license" cannot count 0'),
+        (["gpu=1"], '--named: "gpu" is no name for a resource of your own'),
+        (["license=1", "license=2"], '--named: "license" is given twice'),
+    ],
+)
+def test_named_resources_that_cannot_be_are_refused(texts: list[str], sentence: str):
+    with pytest.raises(JobOptionError, match=sentence):
+        job_from_arguments(["prog"], "n", named=texts)
 
 
 @pytest.mark.parametrize("text", ["A", "=1", ""])

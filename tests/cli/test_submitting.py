@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.commands.client import own_arguments
+from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.offline_client import final_states
 from tests.cli.conftest import Pm
 
@@ -58,6 +60,26 @@ def test_jobs_accepted_before_a_refusal_are_printed(pm: Pm, wd: Path, as_json: b
     assert told == [good["name"]]
     assert "submit 2 of 2 in requests.json was refused" in done.stderr
     assert "Those before it are accepted, with 1 job" in done.stderr
+
+
+def test_gpus_named_resources_and_streams_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    monkeypatch.chdir(tmp_path)
+    options = ("--gpus", "0.5", "--named", "license=2", "--named", "fpga=1", "--stream-output")
+    program = ("bash", "-c", 'echo "GPU $CUDA_VISIBLE_DEVICES"; echo gone >&2')
+    with LocalManager(["--resource", "license=2", "--resource", "fpga=1", "--share-cores"]):
+        call("submit", "--name", "shared", *options, "--wait", "--", *program)
+        info = json.loads(call("info", "shared", "--json"))["shared"]
+        assert info["runtime"]["named"] == "0.5 of GPU 4, 1 fpga, 2 license"
+        assert call("logs", "shared") == "GPU 4\n"
+        assert call("logs", "shared", "--stderr") == "gone\n"
+    assert not list(tmp_path.glob("shared*"))
+
+
+def call(*arguments: str) -> str:
+    done = CliRunner().invoke(main, arguments, prog_name="qcg-pm")
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 @pytest.mark.parametrize("option", ["--input", "--output"])

@@ -26,6 +26,8 @@ def job_from_arguments(
     nodes: str | None = None,
     wall_time: str | None = None,
     mem: str | None = None,
+    gpus: float | None = None,
+    named: Sequence[str] = (),
     after: Sequence[str] = (),
     afterany: Sequence[str] = (),
     afternotok: Sequence[str] = (),
@@ -37,20 +39,27 @@ def job_from_arguments(
     retry: str | None = None,
     priority: int | None = None,
     hold: bool = False,
+    stream_output: bool = False,
     **files: str | None,
 ) -> dict[str, Any]:
-    """The job description in the standard form. `script`: a shell command instead of a program. `remote`: the
-    host and its files. `retry`: a number or an object, as JSON. `files`: wd, stdin, stdout and stderr."""
+    """The job description in the standard form. `named`: texts such as `license=1`. `script`: a shell command instead
+    of a program. `remote`: the host and its files. `retry`: a number or an object, as JSON. `files`: wd, stdin, stdout
+    and stderr."""
     execution: dict[str, Any] = (
         {"exec": program[0], "args": list(program[1:])} if script is None else {"script": script}
     )
     execution.update({key: path for key, path in files.items() if path is not None})
+    if stream_output:
+        _check_stream(files, remote)
+        execution["output"] = "stream"
     if env:
         execution["env"] = dict(_variable(text) for text in env)
     job: dict[str, Any] = {"name": name, "execution": execution}
     nodes, cores = _split_nodes(nodes, cores)
     amounts = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes)}
-    resources: dict[str, Any] = {**amounts, "mem": mem, "wt": wall_time}
+    node_resources = None if gpus is None else {"gpu": gpus}
+    counters = _counters(named) if named else None
+    resources: dict[str, Any] = {**amounts, "nodeCrs": node_resources, "mem": mem, "named": counters, "wt": wall_time}
     if any(resources.values()):
         job["resources"] = {key: value for key, value in resources.items() if value is not None}
     given = {"after": after, "afterany": afterany, "afternotok": afternotok, "afterstart": afterstart}
@@ -105,6 +114,26 @@ def generate_name(program: str, token: str) -> str:
     base = _NOT_FOR_NAMES.sub("_", program.rpartition("/")[2]).strip("_") or "job"
     short = base.encode()[: LONGEST_NAME // 2].decode(errors="ignore")
     return f"{short}-{token}"
+
+
+def _check_stream(files: dict[str, str | None], remote: dict[str, Any] | None) -> None:
+    for key in ("stdout", "stderr"):
+        if files.get(key) is not None:
+            raise JobOptionError(f"--stream-output and --{key} exclude each other; give one of them")
+    if remote is not None:
+        raise JobOptionError(
+            "--stream-output is not possible for jobs on remote hosts; leave it out, and copy files back with --output"
+        )
+
+
+def _counters(texts: Sequence[str]) -> dict[str, int]:
+    from qcg.pilotjob.description.counters import parse_counter, sorted_counters  # here: few jobs need it
+    from qcg.pilotjob.description.errors import DescriptionError
+
+    try:
+        return dict(sorted_counters(map(parse_counter, texts)))
+    except DescriptionError as error:
+        raise JobOptionError(f"--named: {error.problems[0].sentence}") from None
 
 
 def _variable(text: str) -> tuple[str, str]:

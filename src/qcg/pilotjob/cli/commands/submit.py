@@ -15,7 +15,7 @@ from qcg.pilotjob.cli.errors import Denial, Refusal
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.options import check_retry, seconds_of
-from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.cli.param_types import GpuCount, Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.suggestions import suggest_options
@@ -130,6 +130,20 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
     help="Memory on each node, for which it is scheduled and which it must not exceed: 500MB, 2GB.",
 )
 @click.option(
+    "--gpus", type=GpuCount(), metavar="N", help="GPUs on each node: 2, or a part of one such as 0.5, which jobs share."
+)
+@click.option(
+    "--named",
+    multiple=True,
+    metavar="NAME=N",
+    help="Resources of your own that it holds while it runs, such as license=1; may be repeated.",
+)
+@click.option(
+    "--stream-output",
+    is_flag=True,
+    help="Collect its output with that of other jobs in one file per node, instead of files of its own.",
+)
+@click.option(
     "--retry",
     metavar="NUMBER|JSON",
     callback=lambda context, parameter, given: check_retry(given),
@@ -238,8 +252,9 @@ def _job(
         # Each iteration needs its own output file.
         base = name if line["iteration"] is None else f"{name}.${{it}}"
         line["wd"] = os.path.abspath(line["wd"] or os.curdir)
-        line["stdout"] = line["stdout"] or f"{base}.out"
-        line["stderr"] = line["stderr"] or f"{base}.err"
+        if not line["stream_output"]:
+            line["stdout"] = line["stdout"] or f"{base}.out"
+            line["stderr"] = line["stderr"] or f"{base}.err"
     else:
         line["remote"] = _remote_part(run_dir, **remote)
     try:
