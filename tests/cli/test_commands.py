@@ -13,6 +13,7 @@ from click.testing import Result
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.commands.info import details
 from qcg.pilotjob.cli.commands.wait import wait_for as wait_for_jobs
 from tests.support.pilot import WAIT, job, start, write_requests
 from tests.support.waiting import wait_for
@@ -259,6 +260,43 @@ def test_info_shows_details_of_jobs(pm: Pm, pm_json: Told, wd: Path):
     assert info["runtime"]["exit_code"] == 1
     assert info["runtime"]["stdout"] == str(wd / "its.1.out")
     assert "there is no job 'x'" in pm("info", "x", code=1).stderr
+
+
+def test_info_shows_what_a_waiting_job_asks_for_after_a_change(pm: Pm, pm_json: Told, manager: LocalManager):
+    retry = '{"on": {"exit": 2, "lost": 1}, "exit_codes": [3, "5-7"]}'
+    pm("submit", "--name", "first", "--hold", "--", "true")
+    pm("submit", "--name", "g", "--after", "first", "--retry", retry, "--wt", "1h", "--", "true")
+    pm("set", "g", "--cores", "1-2", "--mem", "2GB")
+    assert pm("info", "g").stdout.splitlines()[2:] == [
+        "    resources: cores 1-2, mem 2048MB, wt 3600s",
+        "    dependencies: after first",
+        '    retry: exit 2, lost 1; exit_codes=[3,"5-7"]',
+    ]
+    info = pm_json("info", "g")["g"]
+    cores = {"min": 1, "max": 2}
+    assert info["resources"] == {"num_cores": cores, "numCores": cores, "mem": "2048MB", "wt": "3600s"}
+    assert info["dependencies"] == {"after": ["first"]}
+    assert info["retry"] == {"on": {"exit": 2, "lost": 1}, "exit_codes": [3, "5-7"]}
+    parsed = manager.info_parsed(["first", "g"])
+    assert parsed["g"].resources == {"numCores": cores, "mem": "2048MB", "wt": "3600s"}
+    assert (parsed["g"].dependencies, parsed["g"].retry) == (info["dependencies"], info["retry"])
+    held_since = parsed["first"].held_since
+    assert held_since is not None
+    assert parsed["g"].held_since is None
+    assert held_since.timestamp() == pm_json("info", "first")["first"]["held_since"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        ({"numCores": {"exact": 4}, "numNodes": {"min": 2}}, "cores 4, nodes 2-"),
+        ({"numCores": {"min": 2, "scheduler": {"name": "maximum-iters"}}}, "cores 2- (maximum-iters)"),
+        ({"nodeCrs": {"gpu": 0.5, "mem": 100}, "named": {"license": 1}}, "gpus 0.5, mem 100MB, license 1"),
+    ],
+)
+def test_resources_are_shown_in_the_words_of_options(resources: dict[str, Any], text: str):
+    shown = details({"jobName": "a", "status": "QUEUED", "history": "", "resources": resources})
+    assert shown == ["a (QUEUED)", f"    resources: {text}"]
 
 
 def test_failures_within_a_sweep_are_listed_while_it_runs(pm: Pm, pm_json: Told, gate: Any):

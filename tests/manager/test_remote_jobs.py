@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.cli.commands.info import _lines
+from qcg.pilotjob.cli.commands.info import details
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.description.requests import JobInfo
 from qcg.pilotjob.executors.base import NodeLayout
@@ -62,7 +62,7 @@ def test_information_and_report_say_what_a_remote_job_asked_for(tmp_path: Path):
         found = await info_of(wired, "there")
         assert found["remote"] == REMOTE
         assert (found["runtime"]["allocation"], found["runtime"]["wd"]) == ("wizard[0]", "qcg-run/i/work/1/there")
-        shown = _lines(found)
+        shown = details(found)
         assert "    host: wizard" in shown
         assert "    directives: --partition=debug" in shown
         assert "    inputs: data/" in shown

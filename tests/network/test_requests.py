@@ -97,6 +97,9 @@ def test_job_info_returns_all_details_of_a_job(client: Bare, service: Served):
     assert re.fullmatch(r"0:00:\d\d\.\d{6}", runtime["rtime"])
     assert 0.1 <= float(runtime["rtime"].rpartition(":")[2]) < took
     assert int(runtime["pid"]) > 1
+    assert info["resources"] == {"numCores": {"exact": 2}, "numNodes": {"exact": 2}}
+    assert "dependencies" not in info
+    assert "retry" not in info
     stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
     states = "".join(rf"\n{stamp}: {state}" for state in ("QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED"))
     assert re.fullmatch(states, info["history"])

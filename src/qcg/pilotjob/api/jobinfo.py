@@ -83,6 +83,12 @@ class JobInfo:
     """Peak memory in bytes."""
     attempts: list[AttemptInfo] = field(default_factory=list)
     """Earlier attempts."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """What it asks for, as in a description, after changes; empty for one of `childs`, as the next three."""
+    dependencies: dict[str, list[str]] = field(default_factory=dict)
+    retry: dict[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    held_since: datetime | None = None
 
     @classmethod
     def from_job(cls, info: dict[str, Any]) -> JobInfo:
@@ -92,6 +98,7 @@ class JobInfo:
         job.itval = info.get("itval")
         job._take_runtime(info.get("runtime", {}))
         job._take_attempts(info)
+        job._take_demand(info)
         job.history = _history(info.get("history", ""))
         job.childs = [cls.from_child(name, child) for child in info.get("childs", [])]
         return job
@@ -119,6 +126,13 @@ class JobInfo:
 
     def _take_attempts(self, info: dict[str, Any]) -> None:
         self.attempts = [AttemptInfo.from_attempt(attempt) for attempt in info.get("attempts", [])]
+
+    def _take_demand(self, info: dict[str, Any]) -> None:
+        self.resources = info.get("resources", {})
+        self.dependencies = info.get("dependencies", {})
+        self.retry = info.get("retry", {})
+        self.priority = info.get("priority", 0)
+        self.held_since = datetime.fromisoformat(info["heldSince"]) if "heldSince" in info else None
 
 
 def seconds_of(text: str) -> float:

@@ -25,6 +25,9 @@ NEW_NAMES = {
     "heldSince": "held_since",
     "higherPriority": "higher_priority",
     "streamName": "stream_name",
+    "numCores": "num_cores",
+    "numNodes": "num_nodes",
+    "nodeCrs": "node_crs",
 }
 """New keys by the keys of replies."""
 _TIMES = frozenset(("held_since", "since", "until", "at", "started", "ended"))

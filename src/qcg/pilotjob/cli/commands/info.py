@@ -37,15 +37,16 @@ def command(manager: Queries, names: tuple[str, ...], iterations: bool, as_json:
     if as_json:
         show_json({name: job_information(info) for name, info in known.items()})
     elif known:
-        echo("\n\n".join("\n".join(_lines(info)) for info in known.values()))
+        echo("\n\n".join("\n".join(details(info)) for info in known.values()))
     return print_missing(manager, jobs)
 
 
-def _lines(info: dict[str, Any]) -> list[str]:
+def details(info: dict[str, Any]) -> list[str]:
     """The details of a job in the form of `jobs.report`."""
     lines = [printable(f"{info['jobName']} ({info['status']})")]
     lines += [f"    {line}" for line in info["history"].splitlines() if line]
     lines += _fields(info.get("runtime", {}), "    ")
+    lines += _demand(info)
     lines += _remote(info.get("remote", {}))
     if "priority" in info:
         lines.append(f"    priority: {info['priority']}")
@@ -90,6 +91,39 @@ def _attempts(info: dict[str, Any], indent: str) -> list[str]:
         where = f"; on {attempt['allocation']}" if "allocation" in attempt else ""
         lines.append(f"{indent}attempt {attempt['attempt']}: {printable(text)}{where}")
     return lines
+
+
+def _demand(info: dict[str, Any]) -> list[str]:
+    """What the job asks for and waits for, and when it is started again."""
+    lines = []
+    if resources := info.get("resources"):
+        lines.append(f"    resources: {', '.join(_resources(resources))}")
+    if dependencies := info.get("dependencies"):
+        kinds = [f"{kind} {', '.join(names)}" for kind, names in dependencies.items()]
+        lines.append(f"    dependencies: {printable('; '.join(kinds))}")
+    if retry := info.get("retry"):
+        counts = ", ".join(f"{cause} {count}" for cause, count in retry["on"].items())
+        further = value_text({key: value for key, value in retry.items() if key != "on"})
+        lines.append(f"    retry: {'; '.join(filter(None, (counts, further)))}")
+    return lines
+
+
+def _resources(resources: dict[str, Any]) -> list[str]:
+    """What a job asks for, in the words of the options of `qcg-pm set`: `cores 1-2`, `mem 2048MB`."""
+    on_nodes = resources.get("nodeCrs", {})
+    amounts = {"cores": resources.get("numCores"), "nodes": resources.get("numNodes")}
+    plain = {"gpus": on_nodes.get("gpu"), "mem": f"{on_nodes['mem']}MB" if "mem" in on_nodes else None}
+    plain |= {key: resources[key] for key in ("mem", "wt") if key in resources} | resources.get("named", {})
+    words = [f"{name} {_amount(amount)}" for name, amount in amounts.items() if amount is not None]
+    return words + [f"{name} {value}" for name, value in plain.items() if value is not None]
+
+
+def _amount(amount: dict[str, Any]) -> str:
+    """An amount as it is written on the command line: `4`, `2-4` or `2-`."""
+    if "exact" in amount:
+        return str(amount["exact"])
+    scheduler = f" ({amount['scheduler']['name']})" if "scheduler" in amount else ""
+    return f"{amount['min']}-{amount.get('max', '')}{scheduler}"
 
 
 def _remote(remote: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text, timestamp
-from qcg.pilotjob.report.record import JobEnd, attempt_forms, remote_form
+from qcg.pilotjob.report.record import JobEnd, attempt_forms, dependencies_form, remote_form, resources_form, retry_form
 
 AT_ONCE = 1000
 """Number of names or iterations that are looked up before other requests are handled."""
@@ -78,6 +78,11 @@ def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[st
         info["runtime"] = _runtime(run, job, position, story)
         info["runtime"]["command"] = run.views.command_of(job, position, story.grant)
     description = run.descriptions.of(job)
+    info["resources"] = resources_form(description)
+    if dependencies := dependencies_form(description):
+        info["dependencies"] = dependencies
+    if retry := retry_form(description.retry):
+        info["retry"] = retry
     if remote := remote_form(description):
         info["remote"] = remote
     if description.priority:
