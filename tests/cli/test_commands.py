@@ -286,6 +286,17 @@ def test_info_shows_what_a_waiting_job_asks_for_after_a_change(pm: Pm, pm_json: 
     assert held_since.timestamp() == pm_json("info", "first")["first"]["held_since"]
 
 
+def test_info_shows_what_each_attempt_used(pm: Pm):
+    pm("submit", "--name", "again", "--retry", "1", "--wait", "--", "bash", "-c", "exit 3", code=1)
+    lines = pm("info", "again").stdout.splitlines()
+    first = lines.index("    attempt 1: exit code 3; on n1[0]")
+    names = ["cpu_time", "max_memory", "storage", "page_faults"]
+    assert [line.split(":")[0] for line in lines[first + 1 : first + 5]] == [f"        {name}" for name in names]
+    assert [line.split(":")[0] for line in lines if line[4:].split(":")[0] in names] == [
+        f"    {name}" for name in names
+    ]
+
+
 @pytest.mark.parametrize(
     ("resources", "text"),
     [

@@ -82,7 +82,7 @@ def _count(count: Any) -> str:
 
 
 def _attempts(info: dict[str, Any], indent: str) -> list[str]:
-    """Earlier attempts: `attempt 1: exit code 3; on n0[1]`."""
+    """Earlier attempts: `attempt 1: exit code 3; on n0[1]`, with what each used."""
     lines = []
     for attempt in info.get("attempts", []):
         text = attempt.get("messages") or attempt["cause"]
@@ -90,6 +90,8 @@ def _attempts(info: dict[str, Any], indent: str) -> list[str]:
             text = f"{attempt['cause']}: {text}"
         where = f"; on {attempt['allocation']}" if "allocation" in attempt else ""
         lines.append(f"{indent}attempt {attempt['attempt']}: {printable(text)}{where}")
+        if "cpu_time" in attempt:
+            lines += [f"{indent}    {name}: {value}" for name, value in _usage(attempt).items()]
     return lines
 
 
@@ -160,7 +162,7 @@ _USAGE = frozenset(
 """Keys of `runtime` that are shown in few lines."""
 
 
-def _usage(runtime: dict[str, str]) -> dict[str, str]:
+def _usage(runtime: dict[str, Any]) -> dict[str, str]:
     """What the attempt used: CPU time, memory, storage and page faults, one line each."""
     cpu = f"{runtime['cpu_time']}, user {runtime['user_time']}, system {runtime['system_time']}"
     if "cpu_efficiency" in runtime:
