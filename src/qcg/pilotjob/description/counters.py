@@ -15,7 +15,7 @@ PER_NODE = "/node"
 """Suffix of a counter that each node of the run has."""
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
-_RESERVED = ("core", "cores", "gpu", "gpus", "mem", "memory", "node", "nodes", "slots")
+RESERVED = ("core", "cores", "gpu", "gpus", "mem", "memory", "node", "nodes", "slots")
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -25,7 +25,7 @@ def check_counter(name: str, number: int) -> None:
         raise single_problem(
             f"{quoted(name)} is no name for a resource; use letters, digits, '_', '-' and '.', and begin with a letter"
         )
-    if name.lower() in _RESERVED:
+    if name.lower() in RESERVED:
         raise single_problem(f"{quoted(name)} is no name for a resource of your own; choose another name")
     if not 1 <= number <= LARGEST:
         raise single_problem(f"{quoted(name)} cannot count {number}; give it 1 to {LARGEST:,}")

@@ -10,9 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 
 from msgspec import Meta, Struct, field
 
+from qcg.pilotjob.description import patterns
+from qcg.pilotjob.description.counters import RESERVED
 from qcg.pilotjob.description.limits import LONGEST_NAME, LONGEST_NAME_WRITTEN
 from qcg.pilotjob.description.memory import Memory
 from qcg.pilotjob.description.model import ModelName, SharingName
+from qcg.pilotjob.description.patterns import ignoring_case
 from qcg.pilotjob.description.retry import Retry
 
 MODELS: tuple[ModelName, ...] = ("default", "threads", "openmpi", "intelmpi", "srunmpi")
@@ -21,12 +24,6 @@ NODE_RESOURCES: tuple[str, ...] = ("gpu", "mem")
 
 LARGEST = 2**31 - 1
 """Maximum of every count and index: beyond any machine, and within every number format in use."""
-
-
-def _ignoring_case(names: tuple[str, ...]) -> dict[str, Any]:
-    """A schema that suggests these names and accepts them in any case."""
-    pattern = "|".join("".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in name) for name in names)
-    return {"anyOf": [{"enum": list(names)}, {"pattern": f"^({pattern})$"}]}
 
 
 Count = Annotated[int, Meta(ge=1, le=LARGEST)]
@@ -47,11 +44,11 @@ class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True
 class SchedulerForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Derives the size of a job from the resources of the run instead of a fixed number."""
 
-    name: Annotated[str, Meta(description="Which scheduler.", extra_json_schema=_ignoring_case(SCHEDULERS))]
+    name: Annotated[str, Meta(description="Which scheduler.", extra_json_schema=ignoring_case(SCHEDULERS))]
     params: Annotated[SchedulerParamsForm | None, Meta(description="Its settings.")] = None
 
 
-SchedulerName = Annotated[str, Meta(extra_json_schema=_ignoring_case(SCHEDULERS))]
+SchedulerName = Annotated[str, Meta(extra_json_schema=ignoring_case(SCHEDULERS))]
 
 
 class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -148,7 +145,7 @@ Modules = Annotated[
 ]
 Venv = Annotated[str | None, Meta(description="Path of the Python virtual environment to start in.")]
 Model = Annotated[
-    Annotated[str, Meta(extra_json_schema=_ignoring_case(MODELS))] | None,
+    Annotated[str, Meta(extra_json_schema=ignoring_case(MODELS))] | None,
     Meta(description="How the program is started on its cores, default by default."),
 ]
 ModelOpts = Annotated[ModelOptionsForm | None, Meta(description="Settings of the model.")]
@@ -164,7 +161,7 @@ NodeCrs = Annotated[
         dict[str, Count | float],
         Meta(
             extra_json_schema={
-                "propertyNames": _ignoring_case(NODE_RESOURCES),
+                "propertyNames": ignoring_case(NODE_RESOURCES),
                 "properties": {
                     "gpu": {
                         "anyOf": [
@@ -181,8 +178,17 @@ NodeCrs = Annotated[
     | None,
     Meta(description="Further resources on each node: gpu and mem."),
 ]
+Mem = Annotated[Memory, Meta(extra_json_schema=patterns.MEMORY)]
 Named = Annotated[
-    dict[str, Count] | None,
+    Annotated[
+        dict[str, Count],
+        Meta(
+            extra_json_schema={
+                "propertyNames": {"pattern": patterns.COUNTER_NAME, "not": ignoring_case(RESERVED)},
+            }
+        ),
+    ]
+    | None,
     Meta(
         description="Named resources of the run (--resource license=4), taken once, or of nodes, taken on each node.",
         examples=[{"license": 1}],
@@ -193,6 +199,7 @@ WallTime = Annotated[
     Meta(
         description="The job is ended when it runs longer: 1h30m, 90s, 01:30:00, PT1H30M or seconds.",
         examples=["1h30m"],
+        extra_json_schema=patterns.WALL_TIME,
     ),
 ]
 Iteration = Annotated[
@@ -358,7 +365,7 @@ class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
     node_crs: NodeCrs = field(default=None, name="nodeCrs")
-    mem: Memory = None
+    mem: Mem = None
     named: Named = None
     wt: WallTime = None
 
@@ -456,7 +463,7 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
     node_crs: NodeCrs = field(default=None, name="nodeCrs")
-    mem: Memory = None
+    mem: Mem = None
     named: Named = None
     wt: WallTime = None
     iteration: Iteration = None

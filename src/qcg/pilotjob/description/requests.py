@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from qcg.pilotjob.description.errors import Problem, RequestError, quoted, suggestion
-from qcg.pilotjob.description.forms import NodeCrs, NumCores, NumNodes, Priority, WallTime
+from qcg.pilotjob.description.forms import Mem, NodeCrs, NumCores, NumNodes, Priority, WallTime
 from qcg.pilotjob.description.json_input import InvalidJson, as_json, decode_untyped
-from qcg.pilotjob.description.memory import Memory
 from qcg.pilotjob.description.validation import find_problems
 
 
@@ -132,7 +131,7 @@ class SetJob(_AboutJobs, tag_field="request", tag="setJob", forbid_unknown_field
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
     node_crs: NodeCrs = field(default=None, name="nodeCrs")
-    mem: Memory = None
+    mem: Mem = None
     wt: WallTime = None
     priority: Priority = None
 

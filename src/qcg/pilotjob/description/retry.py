@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from qcg.pilotjob.description import patterns
 from qcg.pilotjob.description.errors import DescriptionError, Problem, join_path, quoted, suggestion
 from qcg.pilotjob.description.model import Amount, ResourceRequest, RetryGrowth, RetryPolicy, Steps
 from qcg.pilotjob.description.validation import find_problems
@@ -29,22 +30,25 @@ JITTER = 0.25
 
 Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
 Duration = Union[str, float, int]
+Cause = Annotated[str, Meta(extra_json_schema={"enum": list(CAUSES)})]
+_Pause = Annotated[Duration, Meta(extra_json_schema=patterns.DURATION)]
 Factor = Annotated[float, Meta(ge=1, le=1000)]
+_NOT_EMPTY = Meta(extra_json_schema={"minItems": 1})
 
 
 class GrowForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What grows with each attempt: a factor, or a list of values for the second, third and further attempts."""
 
     wt: Annotated[
-        Factor | list[Duration] | None,
+        Factor | Annotated[list[_Pause], _NOT_EMPTY] | None,
         Meta(description="Wall time: a factor, or the wall times of the second, third and further attempts."),
     ] = None
     mem: Annotated[
-        Factor | list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]] | None,
+        Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]], _NOT_EMPTY] | None,
         Meta(description="Memory on each node: a factor, or MiB for the second, third and further attempts."),
     ] = None
     num_cores: Annotated[
-        Factor | list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]] | None,
+        Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]], _NOT_EMPTY] | None,
         Meta(description="Cores: a factor, or the numbers for the second, third and further attempts."),
     ] = field(default=None, name="numCores")
 
@@ -54,7 +58,13 @@ class RetryForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False
 
     max: Annotated[Retries | None, Meta(description="Further attempts for each cause, 1 by default.")] = None
     on: Annotated[
-        list[str] | dict[str, Retries] | str | None,
+        Annotated[list[Cause], _NOT_EMPTY]
+        | Annotated[
+            dict[str, Retries],
+            Meta(extra_json_schema={"propertyNames": {"enum": list(CAUSES)}, "minProperties": 1}),
+        ]
+        | Cause
+        | None,
         Meta(
             description="Causes: exit, signal, timeout, lost, memory, unstartable, staging; all but unstartable by"
             " default. An object gives each cause a number of attempts of its own.",
@@ -62,17 +72,17 @@ class RetryForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False
         ),
     ] = None
     exit_codes: Annotated[
-        list[int | str] | None,
+        Annotated[list[Annotated[int | str, Meta(extra_json_schema=patterns.EXIT_CODE)]], _NOT_EMPTY] | None,
         Meta(
             description="Exit codes for which the cause exit counts: numbers and ranges; without it, all but 0.",
             examples=[[1, "10-20"]],
         ),
     ] = None
     delay: Annotated[
-        Duration | None, Meta(description="Pause before the second attempt, none by default.", examples=["10s"])
+        _Pause | None, Meta(description="Pause before the second attempt, none by default.", examples=["10s"])
     ] = None
     factor: Annotated[Factor | None, Meta(description="Growth of the pause with each attempt, 2 by default.")] = None
-    max_delay: Annotated[Duration | None, Meta(description="Longest pause, 1h by default.")] = None
+    max_delay: Annotated[_Pause | None, Meta(description="Longest pause, 1h by default.")] = None
     grow: Annotated[GrowForm | None, Meta(description="What each further attempt gets more of.")] = None
 
 

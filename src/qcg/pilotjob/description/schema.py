@@ -40,9 +40,11 @@ def request_file_schema() -> dict[str, Any]:
             choice["items"] = {"anyOf": [standard, simple]}
     components["RerunJob"]["anyOf"] = [_given(key) for key in ("jobNames", "states", "jobs")]
     for name in ("ExecutionForm", "SimpleForm"):
-        components[name] |= _one_start
+        components[name] |= {**_one_start, **_one_place_of_output}
+    components["RetryForm"] |= _one_number_of_retries
     for name in ("JobStatus", "JobInfo", "Why", "CancelJob", "HoldJob", "ReleaseJob", "SetJob", "RemoveJob"):
         components[name]["anyOf"] = [{"required": ["jobNames"]}, {"required": ["jobName"]}]
+    components["SetJob"]["allOf"] = [{"anyOf": [*map(_given, _settable), _node_crs_given]}]
     components["AmountForm"] |= _one_kind_of_amount
     components["IterationForm"] |= _one_kind_of_iteration
     for name, title in _TITLES.items():
@@ -66,6 +68,20 @@ def _given(key: str) -> dict[str, Any]:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
+_settable = ("numCores", "numNodes", "mem", "wt", "priority")
+_node_crs_given = {"required": ["nodeCrs"], "properties": {"nodeCrs": {"type": "object", "minProperties": 1}}}
+_one_place_of_output: dict[str, Any] = {
+    "not": {
+        "required": ["output"],
+        "properties": {"output": {"const": "stream"}},
+        "anyOf": [
+            {"required": [key], "properties": {key: {"type": "string", "minLength": 1}}} for key in ("stdout", "stderr")
+        ],
+    }
+}
+_one_number_of_retries: dict[str, Any] = {
+    "not": {"allOf": [_given("max"), {"required": ["on"], "properties": {"on": {"type": "object"}}}]}
+}
 _one_start: dict[str, Any] = {"oneOf": [_given("exec"), _given("script")]}
 _one_kind_of_amount: dict[str, Any] = {
     "anyOf": [_given(key) for key in ("exact", "min", "max", "scheduler", "split-into")],
