@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qcg.pilotjob.description.changes import change_of
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.requests import REQUESTS, decode_request
+from qcg.pilotjob.description.requests import REQUESTS, RerunJob, SetJob, Submit, decode_request
 from qcg.pilotjob.description.schema import request_file_schema
 from tests.description.helpers import CONTEXT
 from tests.description.samples import BAC16, EVERYTHING, SLEEP
@@ -42,7 +43,9 @@ NUMBERS: list[Any] = [
     2**64,
     -(10**30),
     10**400,
+    1 << 30,
     0.5,
+    1.5,
     -0.0,
     1e308,
     float("nan"),
@@ -61,11 +64,16 @@ TEXTS = [
     "a:b",
     "a:1",
     "split-into",
+    "2GB",
+    "10s",
+    "1-5",
+    "exit",
+    "stream",
     "\n",
     "'\"\\`",
 ]
 ODD_TEXTS = ["\x00", "\ud800", "\U0001f9ea", "\u202e", "é" * 1000]
-LISTS: list[Any] = [[], [None], [[]], ["a"] * 50, [1, 2], [0, 3, 1]]
+LISTS: list[Any] = [[], [None], [[]], ["a"] * 50, [1, 2], [0, 3, 1], [1, "2-3"], ["exit", "lost"]]
 OBJECTS: list[Any] = [
     {},
     {"": ""},
@@ -74,6 +82,11 @@ OBJECTS: list[Any] = [
     {"min": 2, "max": 1},
     {"name": "maximum-iters"},
     {1: 2},
+    {"exit": 2},
+    {"license": 1},
+    {"max": 1},
+    {"on": "exit"},
+    {"mem": 2},
 ]
 VALUES: list[Any] = [None, True, False, object(), *NUMBERS, *TEXTS, *ODD_TEXTS, *LISTS, *OBJECTS]
 DEPTHS = [5, 99, 200, 3000]
@@ -107,6 +120,9 @@ KEYS = sorted(
         "model",
         "name",
     }
+    | {"retry", "max", "on", "exit", "lost", "exit_codes", "delay", "factor", "max_delay", "grow", "priority", "hold"}
+    | {"afterany", "afternotok", "afterstart", "mem", "named", "gpu", "output", "file", "product", "zip", "indices"}
+    | {"jobNames", "states"}
 )
 
 
@@ -161,6 +177,11 @@ def check_sentences(error: DescriptionError) -> None:
         assert "the job is not valid: " not in problem.sentence, "the walk missed what the decoder refused"
 
 
+def readable(value: Any) -> Any:
+    """The value as a reader of JSON in any language sees it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:
     try:
         descriptions = parse_jobs(jobs, CONTEXT)
@@ -181,7 +202,7 @@ def test_ten_thousand_mutated_jobs_are_accepted_or_rejected_with_messages(seed: 
         job = mutate(chance.choice(JOBS), chance)
         if accepted_or_refused(job) is not None:
             accepted += 1
-            assert VALIDATOR.is_valid([{"request": "submit", "jobs": [msgspec.json.decode(msgspec.json.encode(job))]}])
+            assert VALIDATOR.is_valid([{"request": "submit", "jobs": [readable(job)]}])
     assert 20 < accepted < 900
 
 
@@ -207,12 +228,19 @@ def test_broken_bytes_are_accepted_or_rejected_with_messages() -> None:
 def test_mutated_requests_are_accepted_or_rejected_with_messages() -> None:
     chance = random.Random(0)
     requests = [*SLEEP, *BAC16, *[{"request": name} for name in REQUESTS]]
+    changed = 0
     for _ in range(3000):
         request = mutate(chance.choice(requests), chance)
         try:
-            decode_request(request)
+            decoded = decode_request(request)
+            if isinstance(decoded, SetJob):
+                change_of(decoded)
+                changed += 1
         except DescriptionError as error:
             check_sentences(error)
+        else:
+            assert isinstance(decoded, (Submit, RerunJob)) or VALIDATOR.is_valid(readable(request)), request
+    assert changed > 10
 
 
 anything = st.recursive(

@@ -121,7 +121,7 @@ def test_a_rejected_request_has_its_path_in_the_file() -> None:
     assert str(error.value) == "[3].now: unknown key; known here: cancel"
 
 
-@pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 10)])
+@pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 13)])
 def test_a_request_file_is_read_to_the_last_job(file: list[Any], jobs: int) -> None:
     requests = [r.decode_request(raw) for raw in r.decode_request_file(json.dumps(file).encode())]
     submit = requests[0]
