@@ -69,12 +69,12 @@ class PriorityOrder:
         order.add(entry)
 
     def first(self) -> QueueEntry | None:
-        if self._first_is_in_rest():
+        if self._rest and self._first_is_in_rest():
             return self._rest[0][2]
         return self._orders[self._ranks[0]].first() if self._ranks else None
 
     def drop_first(self) -> None:
-        if self._first_is_in_rest():
+        if self._rest and self._first_is_in_rest():
             heapq.heappop(self._rest)
             return
         order = self._orders[self._ranks[0]]
@@ -98,7 +98,8 @@ class PriorityOrder:
         heapq.heapify(self._rest)
 
     def _first_is_in_rest(self) -> bool:
-        if not (self._rest and self._ranks):
-            return bool(self._rest)
+        """Whether the first entry is in the heap, which is not empty."""
+        if not self._ranks:
+            return True
         first = self._orders[self._ranks[0]].first()
         return first is not None and self._rest[0][0] < first.order
