@@ -1,7 +1,8 @@
 """Cost of a job with a short and a long queue: it must depend on the number of distinct requests, not of jobs.
 
 Two managers in separate processes, one with a short queue and one with a long one, take turns: each accepts some more
-jobs and lets as many end. CPU time is measured, because other work on the machine does not increase it.
+jobs and lets as many end. CPU time is measured, because other work on the machine does not increase it. In the same way
+a long queue of jobs with ten priorities is compared with one of jobs without.
 """
 
 from __future__ import annotations
@@ -40,34 +41,40 @@ CHAINS = (10_000, 100_000)
 LEAST_CHAINS = (1_000, 10_000)
 """In shorter chains the fixed cost of a commit would exceed the cost of the jobs."""
 BAR = 1.2
-SHAPES = {
-    "plain": "one core each",
-    "mixed": "mixed sizes and dependencies",
-}
+PRIORITIES = 10
+PRIORITIES_BAR = 1.2
+"""A priority is one more key to read. Jobs start in another order than they came in, so that their records are further
+apart in memory and in the journal."""
+
+Queue = tuple[str, int]
+"""The shape of the jobs in a queue, and their number."""
 
 
 def run(setting: Setting) -> Result:
-    findings: list[Finding] = []
-    for shape, words in SHAPES.items():
-        findings += _compare(setting, shape, words)
-    findings += _chains(setting)
-    return Result(findings)
+    short, long = [setting.count(size, 100) for size in (SHORT, LONG)]
+    growth = f"cost of a job at {long:,} queued over {short:,}"
+    priorities = f"cost of a job at {long:,} queued, with {PRIORITIES} priorities over without"
+    findings = [
+        _compare(setting, "plain", f"{growth}, one core each", ("plain", short), ("plain", long), BAR),
+        _compare(setting, "mixed", f"{growth}, mixed sizes and dependencies", ("mixed", short), ("mixed", long), BAR),
+        _compare(setting, "priorities", priorities, ("plain", long), ("priorities", long), PRIORITIES_BAR),
+    ]
+    return Result([*findings, *_chains(setting)])
 
 
-def _compare(setting: Setting, shape: str, words: str) -> list[Finding]:
-    sizes = [setting.count(size, 100) for size in (SHORT, LONG)]
+def _compare(setting: Setting, name: str, what: str, usual: Queue, other: Queue, bar: float) -> Finding:
+    """The cost of a job in the other queue over that in the usual one."""
     step, nodes = setting.count(STEP, 50), setting.count(NODES)
     with ExitStack() as stack:
         contestants: dict[str, Contestant] = {
             f"{shape}, {size:,} queued": stack.enter_context(_worker(setting.directory, shape, size, step, nodes))
-            for size in sizes
+            for shape, size in (usual, other)
         }
         measured = in_turns(contestants, setting.rounds * (STEPS if setting.scale == 1 else SHORT_STEPS))
-    short, long = measured
+    first, second = measured
     found = medians(measured)
-    what = f"cost of a job at {sizes[1]:,} queued over {sizes[0]:,}, {words}"
-    note = f"{found[long] * 1e6:.0f} and {found[short] * 1e6:.0f} µs of CPU"
-    return [at_most(f"growth: {shape}", what, ratio(measured, long, short), BAR, note=note)]
+    note = f"{found[second] * 1e6:.0f} and {found[first] * 1e6:.0f} µs of CPU"
+    return at_most(f"growth: {name}", what, ratio(measured, second, first), bar, note=note)
 
 
 def _chains(setting: Setting) -> list[Finding]:
@@ -119,6 +126,11 @@ def plain_jobs() -> Iterator[dict[str, Any]]:
         yield pilot.job(f"job{number}", "true", stdout=f"out/{number}")
 
 
+def prioritized_jobs() -> Iterator[dict[str, Any]]:
+    for number in itertools.count():
+        yield pilot.job(f"job{number}", "true", stdout=f"out/{number}", priority=number % PRIORITIES)
+
+
 def mixed_jobs() -> Iterator[dict[str, Any]]:
     for number in itertools.count():
         more: dict[str, Any] = {"numCores": 1 + number % 8}
@@ -131,6 +143,9 @@ def mixed_jobs() -> Iterator[dict[str, Any]]:
         yield pilot.job(f"job{number}", "true", stdout=f"out/{number}", **more)
 
 
+SHAPES = {"plain": plain_jobs, "mixed": mixed_jobs, "priorities": prioritized_jobs}
+
+
 def chained_jobs(count: int) -> list[dict[str, Any]]:
     first = pilot.job("job0", "true")
     return [first, *(pilot.job(f"job{number}", "true", after=f"job{number - 1}") for number in range(1, count))]
@@ -140,7 +155,7 @@ async def _serve(directory: Path, shape: str, queued: int, step: int, nodes: int
     inside = Inside(directory, nodes, CORES, agents=nodes)
     inside.executor.allowed = 0
     collect_seldom()
-    jobs = plain_jobs() if shape == "plain" else mixed_jobs()
+    jobs = SHAPES[shape]()
     left = queued
     while left > 0:
         await inside.submit(list(itertools.islice(jobs, min(left, BATCH))))

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from bench import dashboard, growth, idle, latency, manager, memory, noop, outputs, questions, utilisation
 from bench.finding import BenchError, Finding, Result, Setting
-from bench.growth import chained_jobs, mixed_jobs
+from bench.growth import chained_jobs, mixed_jobs, plain_jobs, prioritized_jobs
 from bench.limit import build, limit_seconds
 from bench.utilisation import ideal_seconds, mix
 from qcg.pilotjob.cli.bench_runs import Figures
@@ -76,6 +76,8 @@ def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path:
         shares = [found[f"noop: {name} / limit"].value for name in (noop.SEPARATE, noop.ITERATED)]
         alone = [finding.value for name, finding in found.items() if name.startswith("manager: ")]
         growths = [finding.value for name, finding in found.items() if name.startswith("growth: ")]
+        assert found["growth: priorities"].what == "cost of a job at 10,000 queued, with 10 priorities over without"
+        assert found["growth: priorities"].limit == 1.2
         makes_sense = (
             all(0.01 < share < 2 for share in shares)
             and all(100 < rate < 10_000_000 for rate in alone)
@@ -88,7 +90,7 @@ def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path:
         print("\nagainst the limit in C:", ", ".join(f"{share:.2f}" for share in shares))
         print("the manager alone, jobs/s:", ", ".join(f"{rate:,.0f}" for rate in alone))
         print(
-            "cost of a job with 100 times as many queued, and in a chain of 10 times as many:",
+            "cost of a job with 100 times as many queued, with priorities, and in a chain of 10 times as many:",
             ", ".join(f"{growth:.2f}" for growth in growths),
         )
     assert makes_sense, (shares, alone, growths)
@@ -156,6 +158,11 @@ def test_what_grows_has_dependencies_and_sizes_of_all_kinds():
     assert any(isinstance(job.get("numCores"), dict) for job in jobs)
     assert sum("after" in job for job in jobs) == 33
     assert [job.get("after") for job in chained_jobs(3)] == [None, "job0", "job1"]
+
+
+def test_jobs_with_priorities_differ_from_plain_ones_in_nothing_else():
+    for number, job, plain in zip(range(100), prioritized_jobs(), plain_jobs(), strict=False):
+        assert job == {**plain, "priority": number % 10}
 
 
 @pytest.mark.parametrize(
