@@ -71,6 +71,23 @@ def test_the_asyncio_client_has_every_call_of_the_manager():
     assert calls(Manager) - calls(AsyncManager) == {"cleanup", "listen"}
 
 
+def test_nodes_are_drained_and_used_again(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        told = await manager.drain_nodes("n0", "the disk is full")
+        assert "n0" in told
+        assert (await manager.resources())["drained"]["n0"]["reason"] == "the disk is full"
+        await manager.submit(Jobs().add(name="a", exec="true"))
+        assert "drained" in str((await manager.why("a"))["jobs"]["a"]["data"]), await manager.why("a")
+        assert "n0" in await manager.resume_nodes(["n0"])
+        assert "drained" not in await manager.resources()
+        assert await manager.wait4("a", 60) == {"a": "SUCCEED"}
+        with pytest.raises(RequestRefusedError, match="n7"):
+            await manager.drain_nodes(["n0", "n7"])
+        assert "drained" not in await manager.resources()
+
+    play(scenario)
+
+
 def test_every_call_works(play: Callable[[Scenario], None]):
     async def scenario(manager: AsyncManager) -> None:
         jobs = Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["60"], iteration=2)
