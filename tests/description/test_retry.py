@@ -55,6 +55,12 @@ def test_all_keys_together():
     assert policy(given, wt="30s", nodeCrs={"mem": 100}, numCores=1) == expected
 
 
+def test_memory_grows_to_amounts_as_in_mem_or_to_numbers_of_mebibytes():
+    growth = RetryGrowth(None, (200.0, 1024.0, 1536.0, 2048.0), None)
+    grown = policy({"grow": {"mem": ["200MB", "1GB", "1.5g", 2048]}}, mem="100MB")
+    assert grown == RetryPolicy(dict.fromkeys(DEFAULT_CAUSES, 1), grow=growth)
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
@@ -76,6 +82,9 @@ def test_all_keys_together():
         ({"factor": 0.5}, "jobs[0].retry.factor: "),
         ({"grow": {"wt": 2}}, "jobs[0].retry.grow.wt: the job has no wall time"),
         ({"grow": {"mem": 2}}, "jobs[0].retry.grow.mem: the job asks for no memory"),
+        ({"grow": {"mem": [200, "1 gig"]}}, 'jobs[0].retry.grow.mem[1]: "1 gig" is not an amount of memory; write it'),
+        ({"grow": {"mem": ["512"]}}, 'jobs[0].retry.grow.mem[0]: "512" is less than 1 MB; a number without a unit'),
+        ({"grow": {"mem": [True]}}, "jobs[0].retry.grow.mem[0]: must be a string or a whole number"),
         ({"grow": {"mem": []}}, "jobs[0].retry.grow.mem: is an empty list"),
         ({"grow": {"disk": 2}}, "jobs[0].retry.grow.disk: unknown key"),
     ],

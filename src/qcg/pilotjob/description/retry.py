@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.description import patterns
 from qcg.pilotjob.description.errors import DescriptionError, Problem, join_path, quoted, suggestion
+from qcg.pilotjob.description.memory import parse_memory
 from qcg.pilotjob.description.model import Amount, ResourceRequest, RetryGrowth, RetryPolicy, Steps
 from qcg.pilotjob.description.validation import find_problems
 from qcg.pilotjob.description.walltime import LONGEST, parse_wall_time
@@ -33,6 +34,7 @@ Duration = Union[str, float, int]
 Cause = Annotated[str, Meta(extra_json_schema={"enum": list(CAUSES)})]
 _Pause = Annotated[Duration, Meta(extra_json_schema=patterns.DURATION)]
 Factor = Annotated[float, Meta(ge=1, le=1000)]
+_AMOUNT = Meta(extra_json_schema={"pattern": patterns.MEMORY["pattern"]})
 _NOT_EMPTY = Meta(extra_json_schema={"minItems": 1})
 
 
@@ -44,8 +46,12 @@ class GrowForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False)
         Meta(description="Wall time: a factor, or the wall times of the second, third and further attempts."),
     ] = None
     mem: Annotated[
-        Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]], _NOT_EMPTY] | None,
-        Meta(description="Memory on each node: a factor, or MiB for the second, third and further attempts."),
+        Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)] | Annotated[str, _AMOUNT]], _NOT_EMPTY] | None,
+        Meta(
+            description="Memory on each node: a factor, or amounts for the second, third and further attempts, such as"
+            " 4GB. A bare number is a number of MiB.",
+            examples=[["4GB", "8GB"]],
+        ),
     ] = None
     num_cores: Annotated[
         Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)]], _NOT_EMPTY] | None,
@@ -267,10 +273,25 @@ def _growth(form: GrowForm, path: str, problems: list[Problem]) -> RetryGrowth |
         )
     else:
         wall_time = form.wt
-    growth = RetryGrowth(wall_time, _steps(form.mem), _steps(form.num_cores))
+    memory: Steps | None
+    if isinstance(form.mem, list):
+        memory = tuple([_mebibytes(given, f"{path}.mem[{number}]", problems) for number, given in enumerate(form.mem)])
+    else:
+        memory = form.mem
+    growth = RetryGrowth(wall_time, memory, _steps(form.num_cores))
     given: dict[str, Any] = {"wt": growth.wall_time, "mem": growth.memory, "numCores": growth.cores}
     problems.extend(Problem(f"{path}.{key}", "is an empty list") for key, steps in given.items() if steps == ())
     return growth
+
+
+def _mebibytes(given: int | str, path: str, problems: list[Problem]) -> float:
+    if not isinstance(given, str):
+        return float(given)
+    try:
+        return float(parse_memory(given))
+    except DescriptionError as error:
+        problems.extend(Problem(path, problem.sentence) for problem in error.problems)
+        return 1.0
 
 
 def _steps(given: float | list[int] | None) -> Steps | None:
