@@ -137,6 +137,7 @@ def changes() -> st.SearchStrategy[JobChange]:
         msgspec.structs.replace,
         gpus,
         cores=cores,
+        nodes=st.sampled_from([None, None, None, Amount(1, 1), Amount(1, 2), Amount(2, 2)]),
         memory=st.sampled_from([None, None, DECAY // 2]),
         wall_time=st.sampled_from([None, 3.0, 20.0]),
         priority=st.none() | st.integers(-2, 2),
