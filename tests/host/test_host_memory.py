@@ -117,7 +117,8 @@ class KernelKillTest(HostTest):
 
 
 class MemoryGroupTest(HostTest):
-    """Directories stand in for cgroups: the kernel of the machine may have none of version 2 with memory."""
+    """Directories stand in for cgroups: the kernel of the machine may have none of version 2 with memory. Where it has,
+    one test uses a real one."""
 
     def setUp(self):
         HostTest.setUp(self)
@@ -180,6 +181,54 @@ class MemoryGroupTest(HostTest):
             "The job used all of the 100.0 MiB of memory of its limit, and the kernel ended"
         )
         assert (ended.usage.memory, ended.usage.user, ended.usage.system) == (100 << 10, 8_000_000, 1_000_000)
+
+    def test_the_kernel_ends_a_job_at_its_limit(self):
+        """With a real cgroup where the machine can make one, so that this test is never skipped."""
+        real = self._real_group()
+        if real:
+            self.own = real
+            self._host_with_groups()
+            ended = self.run_job(*python(EAT), memory=100)
+            assert self.host._limits.memory.next_look is None, f"it was watched instead: {self.log}"
+            groups = self.host._limits.memory._groups
+            assert groups is not None
+            for path in [os.path.join(real, name) for name in os.listdir(real) if name.startswith("qcg-pm-")]:
+                self.until(lambda path=path: groups._remove(path), "the end of the cgroup")  # it was busy before
+        else:
+            self._host_with_groups()
+            with mock.patch.object(os, "mkdir", self._mkdir):
+                self.host.start([self.launch("job", *python(WAIT), memory=100)])
+                self.until(lambda: self.made, "the cgroup")
+            self._fill(self.made[0], "memory.events", "oom_kill 1\n")
+            self._fill(self.made[0], "memory.peak", str(100 * MIB))
+            os.kill(self.host._jobs["job"].start.pid, 9)
+            ended = self.ended("job")
+        assert (ended.reason, ended.exit_code) == ("memory", -9)
+        assert "of its limit, and the kernel ended" in ended.message
+        assert 0 < ended.usage.memory <= max(100 << 10, own_peak() >> 10)
+
+    def _real_group(self, controller="memory"):
+        """A cgroup of version 2 below the root that gives its children this controller; empty where the controller
+        belongs to version 1, or where cgroups may not be made."""
+        with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+            roots = [line.split()[4] for line in mounts if " - cgroup2 " in line]
+        if not roots or controller not in self._content(roots[0], "cgroup.controllers").split():
+            return ""
+        group = os.path.join(roots[0], f"test-qcg-pm-{os.getpid()}")
+        try:
+            if controller not in self._content(roots[0], "cgroup.subtree_control").split():
+                self._control(roots[0], "+" + controller)
+                self.addCleanup(self._control, roots[0], "-" + controller)
+            MKDIR(group)
+        except OSError:
+            return ""
+        self.addCleanup(os.rmdir, group)
+        self._control(group, "+" + controller)
+        return group
+
+    def _control(self, group, change):
+        with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+            file.write(change)
 
     def test_a_job_that_succeeds_in_its_cgroup_has_its_peak(self):
         self._host_with_groups()
