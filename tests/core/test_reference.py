@@ -266,6 +266,20 @@ def compare_decisions(nodes: list[NodeSpec], steps: list[Step], limit: int) -> N
     assert not both.driver.core.state.unfinished
 
 
+@pytest.mark.sampled
+@settings(max_examples=per_tier(40, 1000))
+@given(
+    node_lists(),
+    st.lists(drafts(), min_size=2, max_size=6),
+    st.lists(st.tuples(st.integers(0, 50), changes()), min_size=1, max_size=6),
+)
+def test_random_changes_of_waiting_jobs_lead_to_the_same_decisions(
+    nodes: list[NodeSpec], wanted: list[Draft], changed: list[tuple[int, JobChange]]
+) -> None:
+    steps: list[Step] = [("submit", wanted), *(("set", change) for change in changed)]
+    compare_decisions(nodes, steps, 0)
+
+
 @given(st.integers(1, 40), st.integers(1, 30), st.integers(1, 30))
 def test_maximum_iters_matches_the_specification(count: int, total: int, least: int) -> None:
     if least <= total:
