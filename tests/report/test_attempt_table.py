@@ -278,6 +278,37 @@ def test_what_cannot_be_read_or_written_is_told_in_a_sentence(wd: Path, tmp_path
         assert done.stderr == "Error: /dev/full could not be written: No space left on device.\n"
 
 
+@pytest.fixture
+def half_read(tmp_path: Path) -> Path:
+    """The directory of a run with more attempts, and earlier attempts, than one write to a file takes."""
+    path = tmp_path / f"{PREFIX}x" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    write_registry(path, Shape(2000, retried=0.5))
+    return tmp_path
+
+
+def written_to(stdout: Any, *arguments: str | Path) -> tuple[int, str]:
+    """The exit code and the standard error of `qcg-pm report`."""
+    command = [sys.executable, *COMMANDS["qcg-pm"], "report", *map(str, arguments)]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_is_told_in_one_sentence(half_read: Path):
+    full = "Error: /dev/full could not be written: No space left on device.\n"
+    assert written_to(None, half_read, "--csv", "/dev/full") == (2, full)
+    with open("/dev/full", "wb") as stdout:
+        lost = "Error: standard output cannot be written: No space left on device\n"
+        assert written_to(stdout, half_read, "--csv", "-") == (5, lost)
+
+
+def test_a_reader_that_has_enough_ends_the_table_in_silence(half_read: Path):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as stdout:
+        assert written_to(stdout, half_read, "--csv", "-") == (0, "")
+
+
 def test_importing_the_package_is_cheap():
     code = "import qcg.pilotjob.report, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()

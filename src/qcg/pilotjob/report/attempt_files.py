@@ -56,7 +56,9 @@ def open_attempts(path: Path) -> Iterator[Iterator[AttemptRow]]:
         directory = run_dir.absolute()
         # The registry of another user's run may name any file, also a private one of the caller.
         rows = None if foreign else RowFiles(os.fspath(directory.parent), os.fspath(directory / ROWS)).row
-        yield read_attempts(connection, rows)
+        # Left unread, the rows would be closed after their connection.
+        with contextlib.closing(read_attempts(connection, rows)) as found:
+            yield found
 
 
 def attempts(path: str | os.PathLike[str]) -> list[AttemptRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from heapq import merge
 from operator import attrgetter
 from typing import Any, NamedTuple, Union
@@ -86,7 +86,7 @@ class _Job(NamedTuple):
     iteration: Iteration | None
 
 
-def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None) -> Iterator[AttemptRow]:
+def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None) -> Generator[AttemptRow, None, None]:
     """All attempts in the order of submission, those of a job or iteration in order. Nothing is kept in memory.
 
     `rows`: reads files of parameters; without it, parameters from files are left out.
