@@ -129,7 +129,7 @@ def test_validate_run_and_submit_warn_of_misspelt_variables(tmp_path: Path):
         assert done.returncode == 0
         assert [warning in done.stdout + done.stderr for warning in WARNINGS] == [True, True]
     with LocalManager(["--wd", tmp_path, "--nodes", "1"], {"wdir": tmp_path}):
-        done = run("qcg-pm", "submit", "--path", tmp_path, "--name", "typed", "--", "echo", "${itt}")
+        done = run("qcg-pm", "submit", "--path", tmp_path, "--name", "typed", "--", "echo", "${itt}", cwd=tmp_path)
         assert done.returncode == 0
         assert WARNINGS[0] in done.stdout + done.stderr
 
