@@ -19,6 +19,7 @@ sys.dont_write_bytecode = False
 pytest_plugins = [
     "pytester",
     "tests.support.browser",
+    "tests.support.checkout",
     "tests.support.leaks",
     "tests.support.parallel",
     "tests.support.signals",
