@@ -30,6 +30,19 @@ def summary(service: Served) -> RunSummary:
     return msgspec.convert(service.data("summary"), RunSummary)
 
 
+def wait_for_summary(service: Served, units: dict[str, int]) -> RunSummary:
+    """The first summary with these numbers by state, rates and an expected end."""
+    last: list[RunSummary] = []
+
+    def has_come() -> bool:
+        last[:] = [summary(service)]
+        (found,) = last
+        return found.units == units and found.rates is not None and found.estimate is not None
+
+    wait_for(has_come, what=f"the summary with {units}")
+    return last[0]
+
+
 def test_a_live_run_is_summed_up(service: Served):
     service.submit(
         job("gate", "sh", "-c", GATE),
@@ -63,6 +76,31 @@ def test_a_live_run_is_summed_up(service: Served):
     assert over.waiting == ()
     assert over.history is not None
     assert (sum(over.history.starts), sum(over.history.ends), sum(over.history.failures)) == (7, 7, 1)
+
+
+def test_gpus_rates_and_the_expected_end_are_those_of_equal_jobs_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """One iteration runs at a time, with two of three GPUs: 0 to 3 end at once, 4 runs until the gate opens."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7,9")
+    with served(tmp_path, "--share-cores") as service:
+        service.submit(job("equal", "sh", "-c", f"[ ${{it}} -lt 4 ] || {GATE}", iteration=10, nodeCrs={"gpu": 2}))
+        found = wait_for_summary(service, {"SUCCEED": 4, "EXECUTING": 1, "QUEUED": 5})
+        assert [(node.used, node.gpus, node.gpus_used) for node in found.nodes] == [(1, 3, 2)]
+        assert (found.used, found.gpus, found.gpus_used, found.running) == (1, 3, 2, 1)
+        assert found.rates is not None
+        assert found.rates.starts * found.rates.seconds == pytest.approx(5)
+        assert found.rates.ends * found.rates.seconds == pytest.approx(4)
+        assert found.estimate is not None
+        # The expected end is up to half a second old.
+        assert found.at - 1 < found.estimate.earliest <= found.estimate.at <= found.estimate.latest
+        assert found.at < found.estimate.latest
+        assert found.estimate.basis == "from the durations of 4 attempts that succeeded"
+        (service.wd / "go").touch()
+        service.wait("equal", "SUCCEED")
+        over = summary(service)
+        assert [(node.used, node.gpus, node.gpus_used) for node in over.nodes] == [(0, 3, 0)]
+        assert (over.gpus_used, over.estimate) == (0, None)
 
 
 def test_a_resumed_manager_has_the_history_of_the_earlier_one(service: Served):

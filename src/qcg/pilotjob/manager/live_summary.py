@@ -157,7 +157,9 @@ class LiveSummary:
         self._explained_until = time.monotonic() + SHARE * (time.monotonic() - began)
 
     def expected_end(self, now: float) -> Estimate | None:
-        """When the run is expected to end, computed anew unless that was done just now."""
+        """When the run is expected to end, computed anew unless that was done just now; None if nothing is left."""
+        if not self._engine.state.unfinished:
+            return None
         began = time.monotonic()
         if began >= self._expected_until:
             state = self._engine.state
