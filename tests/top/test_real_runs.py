@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.pilot import COMMANDS, job, run_requests
 from tests.support.pseudo_terminal import PseudoTerminal
 from tests.support.serving import Served, served
 
+SIZES = [(80, 24), (200, 50)]
 SEPARATE_JOBS = 500_000
 ATTEMPTS = 4000
 LOADING = 60.0
@@ -109,7 +111,7 @@ def test_a_manager_that_ends_and_one_that_resumes_are_noticed(tmp_path: Path):
             assert terminal.wait_for_exit() == 0
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@pytest.mark.parametrize("size", SIZES)
 def test_an_ended_run_is_shown(tmp_path: Path, size: tuple[int, int]):
     run_requests(tmp_path, [job("fine", "true"), job("bad", "sh", "-c", "echo no luck; exit 4", iteration=3)])
     with top(tmp_path, size) as terminal:
@@ -151,9 +153,13 @@ def test_a_manager_that_does_not_answer_keeps_no_key_waiting(tmp_path: Path):
             service.process.send_signal(signal.SIGCONT)
 
 
-def test_a_run_without_jobs_is_shown(tmp_path: Path):
-    with served(tmp_path, "--nodes", "1"), top(tmp_path) as terminal:
-        terminal.wait_for("● live", "There are no jobs yet.")
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_without_jobs_is_shown(tmp_path: Path, size: tuple[int, int]):
+    with served(tmp_path, "--nodes", "1"), top(tmp_path, size) as terminal:
+        terminal.wait_for("● live", "There are no jobs yet.", "q quit")
+        assert "q quit" in terminal.lines[size[1] - 1]
+        terminal.press("2")
+        terminal.wait_for("jobs │ all states", "There are no jobs yet.")
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +178,13 @@ def large_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+def fills(lines: int, screen: str) -> bool:
+    """Whether the view has its title in the first line and its keys in the last one."""
+    shown = screen.split("\n")
+    return "qcg-pm top" in shown[0] and "q quit" in shown[lines - 1]
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_500000_jobs_are_paged_through(large_run: Path, size: tuple[int, int]):
     with top(large_run, size) as terminal:
         terminal.wait_for("of 502,000", "waiting", timeout=LOADING)
@@ -181,7 +193,12 @@ def test_500000_jobs_are_paged_through(large_run: Path, size: tuple[int, int]):
         terminal.press("end")
         terminal.wait_for("500,001 of 500,001", f"job{SEPARATE_JOBS + 1} ", timeout=LOADING)
         terminal.press("pageup")
-        terminal.wait_for(f"{500_001 - (size[1] - 5):,} of 500,001", timeout=LOADING)
+        row = 500_001 - (size[1] - 5)
+        terminal.wait_for(f"{row:,} of 500,001", timeout=LOADING)
+        for columns, lines in (next(other for other in SIZES if other != size), (60, 12), size):
+            terminal.resize(columns, lines)
+            terminal.wait_until(partial(fills, lines), f"a screen of {lines} lines", timeout=LOADING)
+            terminal.wait_for(f"{row:,} of 500,001", f"job{row} ", timeout=LOADING)
         terminal.press("/", *"*99999", "enter")
         terminal.wait_for("filter: *99999", "1 of 5", "job499999", timeout=LOADING)
         terminal.press("enter")

@@ -21,6 +21,7 @@ from tests.support.project import ROOT
 from tests.support.pseudo_terminal import PATIENCE, PseudoTerminal, text_written
 from tests.support.waiting import wait_for
 
+SIZES = [(80, 24), (200, 50)]
 PROGRAM = [sys.executable, "-m", "tests.support.top_program"]
 
 
@@ -59,7 +60,7 @@ def controlled_top() -> Iterator[Controlled]:
             os.close(read_end)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@pytest.mark.parametrize("size", SIZES)
 def test_all_views_are_reached_with_keys(size: tuple[int, int]):
     with top(size=size) as terminal:
         terminal.wait_for("62 %", "Cores 236 of 256", "exit code 1, after 2 retries", "q quit")
@@ -107,9 +108,11 @@ def test_the_screen_is_drawn_again_when_the_window_is_resized():
         assert terminal.wait_for_exit() == 0
 
 
-def test_a_run_without_jobs_is_shown():
-    with top("empty") as terminal:
-        terminal.wait_for("There are no jobs yet.")
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_without_jobs_is_shown(size: tuple[int, int]):
+    with top("empty", size) as terminal:
+        terminal.wait_for("There are no jobs yet.", "q quit")
+        assert "q quit" in terminal.lines[size[1] - 1]
         terminal.press("2", "enter", "c", "end", "l")
         terminal.wait_for("jobs │ all states", "There are no jobs yet.")
         terminal.press("ctrl-c")
