@@ -55,7 +55,7 @@ def sample_run() -> MemoryRun:
             notices=("Node n13 is lost since 14:11:40: its agent does not answer.",),
         ),
     )
-    run.whys["case_0413"] = "It failed with exit code 1 on its third attempt; retry.count of 2 is used up."
+    run.whys["case_0413"] = "It failed with exit code 1 on its third attempt; retry.max of 2 is used up."
     run.attempts["case_0413"] = tuple(
         AttemptLine(
             number,
@@ -189,5 +189,5 @@ def _lines() -> list[JobLine]:
 
 
 def _output() -> bytes:
-    steps = [f"Step {step:4d}  residual {10 ** (-step / 400):.1e}" for step in range(600, 1189)]
+    steps = [f"Step {step:4d}  residual {10 ** (-step / 400):.1e}" for step in range(600, 1188)]
     return "\n".join([LAST_LINES[0], *steps, *LAST_LINES[1:], ""]).encode()
