@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
-import fcntl
 import json
 import logging
 import os
-import pty
 import re
 import stat
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +19,7 @@ from qcg.pilotjob.common.options import Resumption
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL
 from tests.support.pilot import COMMANDS, WAIT, Run, environment, job, run, run_requests, start, write_requests
+from tests.support.pseudo_terminal import HIDE_CURSOR, PseudoTerminal, text_written
 
 GATE = "until [ -e go ]; do sleep 0.02; done"
 AFFINITY = "import os; print(*sorted(os.sched_getaffinity(0)), os.environ['QCG_PM_CPU_SET'])"
@@ -83,33 +77,22 @@ def test_a_name_that_the_output_cannot_show_is_escaped(tmp_path: Path):
 
 
 def test_on_a_terminal_there_is_a_live_line(tmp_path: Path):
-    requests = write_requests(tmp_path / "r.json", [job("good", script=GATE), job("bad", "false")])
-    main, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    line = [sys.executable, *COMMANDS["qcg-pm"], "run", str(requests), "--wd", str(tmp_path), "--nodes", "2"]
-    env = environment(TERM="xterm-256color")
-    colourful = ""
-    with subprocess.Popen(line, stdin=child, stdout=child, stderr=child, env=env) as command:
-        os.close(child)
-        for part in _parts(main):
-            colourful += part
-            if "1 of 2 jobs done, 1 running" in colourful:
-                (tmp_path / "go").touch()
-    os.close(main)
-    assert command.returncode == 1
-    assert colourful.rfind("\x1b[?25h") > colourful.rfind("\x1b[?25l") >= 0, "the cursor was away and is back"
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", colourful)
+    """With a bar, a rate and the time left, which are known a second after the first end."""
+    jobs = [job("bad", "false"), job("equal", "sh", "-c", f"[ ${{it}} -lt 5 ] || {GATE}", iteration=7)]
+    requests = write_requests(tmp_path / "r.json", jobs)
+    counts = "1 of 2 jobs done, 5 of 7 iterations done, 1 running, 1 failed, 1 of 1 cores busy"
+    live = rf"█+▓+░+  75 % {counts}, [0-9.]+ ends/(s|min), (about [0-9]|[0-9]+ .+ to [0-9]|less than 1 s).* left"
+    line = [sys.executable, *COMMANDS["qcg-pm"], "run", requests, "--wd", tmp_path, "--nodes", "1"]
+    with PseudoTerminal(line, (160, 24)) as terminal:
+        terminal.wait_until(re.compile(live).search, "the live line")
+        (tmp_path / "go").touch()
+        assert terminal.wait_for_exit() == 1
+        assert terminal.restored
+        assert HIDE_CURSOR in terminal.written
+        shown = text_written(terminal.written)
     assert "FAILED bad: exit code 1" in shown
-    assert re.search(r"SUCCEED +1", shown)
+    assert re.search(r"SUCCEED +1 +7", shown)
     assert "Traceback" not in shown
-
-
-def _parts(terminal: int) -> Iterator[str]:
-    """What is shown there, until everybody who has the other end open has gone."""
-    decode = codecs.getincrementaldecoder("utf-8")().decode
-    with suppress(OSError):
-        while part := os.read(terminal, 65536):
-            yield decode(part)
 
 
 def test_show_progress_prints_every_start_and_end(tmp_path: Path):

@@ -110,9 +110,9 @@ class PseudoTerminal:
 
         return self._wait(shown, f"{texts} (without {absent})" if absent else f"{texts}", timeout)
 
-    def wait_until(self, predicate: Callable[[str], bool], what: str, timeout: float = PATIENCE) -> str:
+    def wait_until(self, predicate: Callable[[str], object], what: str, timeout: float = PATIENCE) -> str:
         __tracebackhide__ = True
-        return self._wait(lambda: predicate(self.text), what, timeout)
+        return self._wait(lambda: bool(predicate(self.text)), what, timeout)
 
     def _wait(self, predicate: Callable[[], bool], what: str, timeout: float) -> str:
         __tracebackhide__ = True
