@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 
 import pytest
 
@@ -22,7 +23,7 @@ CACHES = frozenset(
 )
 """Names that tools create there."""
 
-_BEFORE = pytest.StashKey[frozenset[str]]()
+_BEFORE = pytest.StashKey[Set[str]]()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -49,5 +50,5 @@ def _left(config: pytest.Config) -> list[str]:
     return sorted(names - config.stash.get(_BEFORE, names))
 
 
-def _names(config: pytest.Config) -> frozenset[str]:
+def _names(config: pytest.Config) -> Set[str]:
     return frozenset(os.listdir(config.rootpath)) - CACHES
