@@ -16,7 +16,7 @@ import pytest
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import run
 from tests.support.waiting import wait_for

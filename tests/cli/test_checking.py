@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
-from qcg.pilotjob.cli.options import join_node_list
+from qcg.pilotjob.cli.node_list import join_node_list
 from tests.support.pilot import WAIT, job, run, write_requests
 
 SAMPLES = Path(__file__).parent.parent / "e2e/samples"

@@ -27,7 +27,8 @@ from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.runs.discovery import find_runs, run_to_resume
-from qcg.pilotjob.runs.liveness import has_agents, has_manager, registry_holder
+from qcg.pilotjob.runs.liveness import has_agents
+from qcg.pilotjob.runs.manager_process import has_manager, registry_holder
 from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_notices, write_submission
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import job, run, start, write_requests

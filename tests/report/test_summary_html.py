@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from qcg.pilotjob.report.run_summary import Estimate, Rates
-from qcg.pilotjob.report.summary_html import progress_of, summary_html, summary_text
+from qcg.pilotjob.report.run_summary import Estimate, Rates, progress_of
+from qcg.pilotjob.report.summary_html import summary_html, summary_text
 from tests.report.test_metrics_text import summary
 from tests.support.hostile_texts import HOSTILE, harm_in
 

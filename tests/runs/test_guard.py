@@ -16,7 +16,7 @@ import pytest
 from qcg.pilotjob.agent.pidfile import AgentPid, lock_path, write_agent_pid
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.executors import process
-from qcg.pilotjob.runs import guard, rundir
+from qcg.pilotjob.runs import guard, manager_process, rundir
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact
 
@@ -215,7 +215,7 @@ def test_the_age_of_a_contact_file_is_measured_by_the_clock_of_its_file_system(
     monkeypatch.setattr("time.time", lambda: 0.0)
     made = run_dir / "made"
     made.touch()
-    assert abs(guard._file_system_time(run_dir) - made.stat().st_mtime) < 5
+    assert abs(manager_process._file_system_time(run_dir) - made.stat().st_mtime) < 5
 
 
 def test_a_working_directory_that_is_not_utf_8_is_refused_with_a_sentence(tmp_path: Path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.runs import guard
+from qcg.pilotjob.runs.manager_process import is_alive
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact
 
@@ -17,7 +18,7 @@ def test_a_manager_is_announced_with_and_without_an_address_for_agents(tmp_path:
     found = contact.read(tmp_path)
     assert found is not None
     assert found.agents == agents
-    assert guard.is_alive(tmp_path, found)
+    assert is_alive(tmp_path, found)
 
 
 def test_a_contact_file_may_leave_out_the_address_for_agents(tmp_path: Path):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from html import escape
 from importlib.util import find_spec
 from typing import Any
 
 from qcg.pilotjob.api.errors import QCGPJMAError
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.report.run_summary import RunSummary
-from qcg.pilotjob.report.summary_html import summary_html, summary_text
 
 REFRESH_SECONDS = 1.0
 PATIENCE = 5.0
@@ -63,6 +61,10 @@ class NotebookDisplay:
 
 def _shown(shown: NotebookDisplay) -> tuple[str, str]:
     """The summary as text and as HTML, or why there is none."""
+    from html import escape  # here: commands show no HTML
+
+    from qcg.pilotjob.report.summary_html import summary_html, summary_text
+
     try:
         summary = shown._summary_soon(PATIENCE)
     except QCGPJMAError as error:
@@ -73,6 +75,10 @@ def _shown(shown: NotebookDisplay) -> tuple[str, str]:
 
 def _keep_up_to_date(reference: weakref.ref[NotebookDisplay], table: Any) -> None:
     """Update a table until its manager is gone. Does not keep the object alive, which may own the manager."""
+    from html import escape
+
+    from qcg.pilotjob.report.summary_html import summary_html
+
     pause = threading.Event()
     errors = 0
     while errors < MOST_ERRORS:

@@ -82,7 +82,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     """Find the live manager of a run directory, or of the newest run with one in a working directory.
 
     Runs whose contact file cannot be read are skipped when another run has a live manager."""
-    from qcg.pilotjob.runs.liveness import is_manager_alive, registry_holder
+    from qcg.pilotjob.runs.manager_process import is_manager_alive, registry_holder
 
     directory = directory.absolute()
     runs, skipped = _runs_in(directory)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from qcg.pilotjob.api.client_helpers import to_summary
 from qcg.pilotjob.api.waits import WaitForJobs
-from qcg.pilotjob.report.summary_html import progress_of
+from qcg.pilotjob.report.run_summary import progress_of
 
 MOST_ASKED = 50
 """Number of names up to which the manager is asked how many iterations of each have ended."""

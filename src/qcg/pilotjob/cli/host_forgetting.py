@@ -7,7 +7,7 @@ from pathlib import Path
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.executors.ssh.marker import FORGOTTEN, HostMarker, read_states
 from qcg.pilotjob.runs.discovery import RunsError, newest_readable_run
-from qcg.pilotjob.runs.liveness import has_manager, registry_holder
+from qcg.pilotjob.runs.manager_process import has_manager, registry_holder
 
 
 def forget_in_run(name: str, path: Path) -> None:

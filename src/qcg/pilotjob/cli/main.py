@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.cli.options import join_node_list
+from qcg.pilotjob.cli.node_list import join_node_list
 from qcg.pilotjob.cli.target_options import Target, set_target
 
 COMMANDS = {

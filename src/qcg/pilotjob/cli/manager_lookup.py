@@ -134,7 +134,7 @@ def _call(
 def _is_over(run: Path) -> bool:
     """Whether the manager of a run has just ended, and all its jobs have."""
     # Imported late, like all that reads registries: commands that find their manager start faster.
-    from qcg.pilotjob.runs.liveness import has_manager
+    from qcg.pilotjob.runs.manager_process import has_manager
     from qcg.pilotjob.runs.unfinished import count_unfinished
 
     return not has_manager(run) and not count_unfinished(run)
@@ -189,7 +189,7 @@ def _why_no_answer(run: Path | None) -> str:
     """Why a manager does not answer any more: it has ended, or is stopped; empty when that is not known."""
     if run is None:
         return ""
-    from qcg.pilotjob.runs.liveness import is_manager_alive
+    from qcg.pilotjob.runs.manager_process import is_manager_alive
     from qcg.pilotjob.runs.messages import describe_run_without_manager
 
     for _ in range(PROBES):

@@ -418,18 +418,3 @@ def _check_part(values: dict[str, Any]) -> None:
             f"--slurm-limit-nodes-range-{part[0]} chooses nodes of an allocation, and {other} uses this machine:"
             " leave out one"
         )
-
-
-def join_node_list(arguments: list[str]) -> list[str]:
-    """`--nodes n1:4, n2:4` without quotes: what follows or begins with a comma belongs to the list."""
-    joined: list[str] = []
-    for argument in arguments:
-        if _ends_in_nodes(joined) and (joined[-1].endswith(",") or argument.startswith(",")):
-            joined[-1] += argument
-        else:
-            joined.append(argument)
-    return joined
-
-
-def _ends_in_nodes(arguments: list[str]) -> bool:
-    return bool(arguments) and (arguments[-1].startswith("--nodes=") or arguments[-2:-1] == ["--nodes"])

@@ -18,7 +18,7 @@ from qcg.pilotjob.cli.console import escape_unencodable, on_terminal, silence_st
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_output
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 
 STDOUT = "-"
 PICTURES = (".svg", ".png")

@@ -94,7 +94,7 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
     from qcg.pilotjob.journal.journal import FILE_NAME
     from qcg.pilotjob.journal.snapshot import snapshot
     from qcg.pilotjob.runs.discovery import RunsError, newest_with_jobs, own_runs
-    from qcg.pilotjob.runs.liveness import has_manager
+    from qcg.pilotjob.runs.manager_process import has_manager
 
     try:
         runs = own_runs(directory)

@@ -4,7 +4,6 @@ A process belongs to a job if it descends from the job's first process or has th
 """
 
 import contextlib
-import ctypes
 import os
 import time
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
@@ -124,6 +123,8 @@ def send(process: Process, number: int) -> None:
 
 def adopt_orphans(log: Callable[[str], None]) -> None:
     """Make this process the parent of orphans among its descendants, so that it can reap and find them."""
+    import ctypes  # here: commands only look at processes
+
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         log("This kernel gives orphans to init: %s." % os.strerror(ctypes.get_errno()))
 

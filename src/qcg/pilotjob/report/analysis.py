@@ -22,7 +22,7 @@ from qcg.pilotjob.report.recorded_failures import RecordedFailures
 from qcg.pilotjob.report.run_report import RunReport, Slow
 from qcg.pilotjob.report.summary import Outcome, Summary, statistics_of, summarise
 from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, newest_readable_run
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 

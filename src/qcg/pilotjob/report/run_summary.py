@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qcg.pilotjob.core.job_states import State
+
 
 class NodeSummary(Struct, frozen=True):
     """A node of the run, or a remote host."""
@@ -128,6 +130,14 @@ class RunSummary(Struct, frozen=True):
 MOST_NODES = 200
 MOST_GROUPS = 8
 MOST_BINS = 512
+
+
+def progress_of(summary: RunSummary) -> tuple[int, int, int]:
+    """How many iterations and jobs without iterations are final, how many of those without success, and how many there
+    are."""
+    units = summary.units
+    final = {state: units.get(state.name, 0) for state in State if state.is_final}
+    return sum(final.values()), sum(final.values()) - final[State.SUCCEED], sum(units.values())
 
 
 def has_changed(before: RunSummary, after: RunSummary) -> bool:

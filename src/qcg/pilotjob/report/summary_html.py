@@ -8,7 +8,7 @@ from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report.formats import timestamp
-from qcg.pilotjob.report.run_summary import Estimate, RunSummary
+from qcg.pilotjob.report.run_summary import Estimate, RunSummary, progress_of
 from qcg.pilotjob.report.state_colours import colour_of
 
 MOST_NOTICES = 3
@@ -24,14 +24,6 @@ def summary_text(summary: RunSummary) -> str:
     if summary.estimate is not None:
         parts.append(f"expected end {_time(summary.estimate.at, summary.at)}")
     return printable(f"run {summary.run}: {', '.join(parts)}")
-
-
-def progress_of(summary: RunSummary) -> tuple[int, int, int]:
-    """How many iterations and jobs without iterations are final, how many of those without success, and how many there
-    are."""
-    units = summary.units
-    final = {state: units.get(state.name, 0) for state in State if state.is_final}
-    return sum(final.values()), sum(final.values()) - final[State.SUCCEED], sum(units.values())
 
 
 def summary_html(summary: RunSummary) -> str:

@@ -15,7 +15,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import OPTIONS, STARTED_IN_ALLOCATION
 from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.runs.own_runs import MOST_NAMED, FoundRuns
 from qcg.pilotjob.runs.own_runs import ForeignRunError as ForeignRunError
 from qcg.pilotjob.runs.own_runs import RunsError as RunsError

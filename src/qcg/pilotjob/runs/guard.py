@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -19,14 +18,11 @@ from qcg.pilotjob.cluster.registry import batch_system, current_allocation, syst
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.process_tree import read_process
-from qcg.pilotjob.runs.machine_check import sees_processes
+from qcg.pilotjob.runs.manager_process import CONTACT_MAX_AGE, is_alive
 from qcg.pilotjob.runs.ssh_probe import has_left
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
 
-CONTACT_MAX_AGE = 30.0
-"""Age in seconds of a contact file at which a manager on another host counts as dead. Live managers touch the file
-every few seconds."""
 ALLOCATION_END_TIMEOUT = 15.0
 """Seconds to wait for the end of an allocation before the resumption of its run is refused."""
 PAUSE = 2.0
@@ -65,19 +61,6 @@ def wait_for_manager_end(run_dir: Path) -> None:
             time.sleep(PAUSE)
         else:
             return
-
-
-def is_alive(run_dir: Path, found: Contact) -> bool:
-    """Whether the manager that wrote this contact file is alive."""
-    if not found.pid:
-        return False  # marked as ended
-    if found.host == host_name() and sees_processes():
-        process = read_process(found.pid)
-        return process is not None and not process.dead and process.start_ticks == found.started
-    try:
-        return _file_system_time(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < CONTACT_MAX_AGE
-    except FileNotFoundError:
-        return False
 
 
 def _is_certainly_over(allocation: AllocationRef) -> bool:
@@ -175,14 +158,6 @@ def _is_over(run_dir: Path, allocation: AllocationRef) -> bool:
             f" {allocation.id} has ended"
         )
     return state is AllocationState.OVER
-
-
-def _file_system_time(directory: Path) -> float:
-    """The time of the clock that stamps files of this directory, which may be that of a file server."""
-    with tempfile.TemporaryFile(dir=directory) as file:
-        file.write(b".")
-        file.flush()
-        return os.fstat(file.fileno()).st_mtime
 
 
 def announce(run_dir: Path, agents: AgentsContact | None, clients: ClientsContact | None) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import MOST_EXAMINED, RunsError, find_unfinished_runs, own_runs
-from qcg.pilotjob.runs.liveness import has_agents, has_manager
+from qcg.pilotjob.runs.liveness import has_agents
+from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.runs.resume_hint import resume_command
 from qcg.pilotjob.runs.submissions import waiting_notices
 from qcg.pilotjob.runs.unfinished import UnfinishedRun, read_unfinished

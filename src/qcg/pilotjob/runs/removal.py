@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.common.wording import list_names, pluralize
-from qcg.pilotjob.runs.liveness import has_manager, registry_holder
+from qcg.pilotjob.runs.manager_process import has_manager, registry_holder
 from qcg.pilotjob.runs.rundir import PREFIX, relink
 from qcg.pilotjob.runs.states import RunInfo, RunState
 from qcg.pilotjob.runs.submissions import active_allocations, submission_directories

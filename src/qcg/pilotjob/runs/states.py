@@ -14,7 +14,8 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs.liveness import has_agents, hosts_with_attempts, is_manager_alive, registry_holder
+from qcg.pilotjob.runs.liveness import has_agents, hosts_with_attempts
+from qcg.pilotjob.runs.manager_process import is_manager_alive, registry_holder
 from qcg.pilotjob.runs.rundir import LOG_NAME
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError

@@ -15,7 +15,7 @@ from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError
 from qcg.pilotjob.api.target import target_of_run
 from qcg.pilotjob.report.run_summary import RunSummary
 from qcg.pilotjob.runs.discovery import RunsError, newest_readable_run
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.watch.dependency_graph import DependencyGraph, Graph
 from qcg.pilotjob.watch.job_lists import find_job
 from qcg.pilotjob.watch.live_run import LiveRun

@@ -33,7 +33,7 @@ from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.manager.remote_hosts import node_specs
 from qcg.pilotjob.runs.chain_state import SCRIPT
 from qcg.pilotjob.runs.discovery import find_runs, run_to_resume
-from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.runs.submissions import (
     Submission,

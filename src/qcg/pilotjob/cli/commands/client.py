@@ -24,7 +24,8 @@ from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.legacy_options import print_ignored_options
-from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
+from qcg.pilotjob.cli.node_list import join_node_list
+from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command

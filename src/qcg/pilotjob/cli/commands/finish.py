@@ -11,7 +11,7 @@ import click
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager
-from qcg.pilotjob.runs.guard import is_alive
+from qcg.pilotjob.runs.manager_process import is_alive
 from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
 from qcg.pilotjob.runs.unfinished import read_unfinished
 from qcg.pilotjob.wire import contact

@@ -13,7 +13,8 @@ import click
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.legacy_options import implies_net
-from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
+from qcg.pilotjob.cli.node_list import join_node_list
+from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
