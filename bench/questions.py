@@ -1,14 +1,16 @@
 """Answers of a busy manager: `qcg-pm status`, the first page of `qcg-pm jobs`, and the summary that displays read.
 
 The manager has many separate jobs and starts them as fast as it can, while the commands are timed from their start to
-their end, with the start of Python.
+their end, with the start of Python. `python -c pass` is the yardstick: the time that any program needs there.
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 from bench import pilot
@@ -24,6 +26,7 @@ BATCH = 10_000
 SAMPLES = 10
 """Samples in each round."""
 BAR = 0.3
+YARDSTICK = "start of Python"
 
 
 def run(setting: Setting) -> Result:
@@ -34,16 +37,19 @@ def run(setting: Setting) -> Result:
         # Fewer jobs must take longer, so that enough of them are left to be started.
         _submit(manager, count, "0" if setting.scale == 1 else "0.2")
 
-        def asked(name: str, *command: str) -> float:
-            found = [_command(folder, *command) if command else _summary(manager) for _ in range(samples)]
+        def asked(name: str, ask: Callable[[], float]) -> float:
+            found = [ask() for _ in range(samples)]
             seconds.setdefault(name, []).extend(found)
             return median(found)
 
+        status, jobs = ([*pilot.QCG_PM, command, "--path", str(folder)] for command in ("status", "jobs"))
+
         in_turns(
             {
-                "s for qcg-pm status": lambda: asked("status", "status"),
-                "s for qcg-pm jobs": lambda: asked("jobs", "jobs"),
-                "s for a summary": lambda: asked("summary"),
+                "s for python -c pass": lambda: asked(YARDSTICK, partial(_command, sys.executable, "-c", "pass")),
+                "s for qcg-pm status": lambda: asked("status", partial(_command, *status)),
+                "s for qcg-pm jobs": lambda: asked("jobs", partial(_command, *jobs)),
+                "s for a summary": lambda: asked("summary", partial(_summary, manager)),
             },
             setting.rounds,
         )
@@ -52,7 +58,8 @@ def run(setting: Setting) -> Result:
             raise BenchError("all jobs had ended before the last question: the manager was idle")
         manager.finish(cancel=True)
     what = f"with {count:,} separate jobs that are being started"
-    note = f"{left:,} of them still waited at the end"
+    python = median(seconds.pop(YARDSTICK))
+    note = f"`python -c pass` in turns: {python:.2f} s; {left:,} of them still waited at the end"
     return Result(
         [
             at_most(
@@ -76,10 +83,10 @@ def _submit(manager: LocalManager, count: int, seconds: str) -> None:
         manager.submit(jobs)
 
 
-def _command(folder: Path, *command: str) -> float:
+def _command(*command: str) -> float:
     began = time.monotonic()
     done = subprocess.run(
-        [*pilot.QCG_PM, *command, "--path", str(folder)],
+        command,
         env=pilot.ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -88,7 +95,7 @@ def _command(folder: Path, *command: str) -> float:
     )
     seconds = time.monotonic() - began
     if done.returncode:
-        raise BenchError(f"qcg-pm {command[0]} failed:\n{done.stdout}")
+        raise BenchError(f"{' '.join(command)} failed:\n{done.stdout}")
     return seconds
 
 

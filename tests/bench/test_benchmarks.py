@@ -108,6 +108,7 @@ def test_questions_are_answered_while_jobs_are_started(tmp_path: Path):
     assert set(found) == {"questions: status", "questions: jobs", "questions: summary"}
     assert all(0 < one.value < 60 for one in found.values())
     assert found["questions: summary"].value < found["questions: status"].value
+    assert "`python -c pass` in turns: " in found["questions: status"].note
 
 
 @needs_compiler
