@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from qcg.pilotjob.journal.schema import place
 from qcg.pilotjob.launch.remote import sites_of_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.job_views import JobViews
-from qcg.pilotjob.report.formats import timestamp
+from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.record import (
     cpu_efficiency,
     dependencies_form,
@@ -44,7 +45,7 @@ from qcg.pilotjob.watch.job_lists import (
     peak_memory,
     shown_grant,
 )
-from qcg.pilotjob.watch.source import AttemptLine, JobDetails, JobLine
+from qcg.pilotjob.watch.source import Action, AttemptLine, JobDetails, JobLine
 
 _ORDER = ("QUEUED", "EXECUTING", "SCHEDULED", "FAILED", "OMITTED", "CANCELED")
 """The state of the iteration that best explains a job: the first of these that it has."""
@@ -102,6 +103,7 @@ def details_of(connection: sqlite3.Connection, run_dir: Path, found: FoundJob, *
         streams_of(connection, run_dir, found),
         (),
         msgspec.json.encode(_description_form(found.description)).decode(),
+        tuple(_actions(connection, found)) if alive else (),
     )
 
 
@@ -194,12 +196,12 @@ def _why(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str
         requeued = connection.execute("SELECT 1 FROM runs WHERE place = ? AND state = 0", (key,)).fetchone()
         since = held_since(connection, found)
         return why_left(
-            attempt, interrupted=requeued is not None, held_since=timestamp(since) if since else ""
+            attempt, interrupted=requeued is not None, held_since=to_second(since) if since else ""
         ).sentence
     if attempt is not None:
-        return why_under_way(attempt, timestamp(attempt.started or attempt.scheduled)).sentence
+        return why_under_way(attempt, to_second(attempt.started or attempt.scheduled)).sentence
     since = held_since(connection, found)
-    return f"it is held since {timestamp(since)}" if since else "it waits to be started"
+    return f"it is held since {to_second(since)}" if since else "it waits to be started"
 
 
 def _why_iterated(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str:
@@ -240,12 +242,30 @@ def _first_in(connection: sqlite3.Connection, record: JobRecord, state: State) -
 
 def held_since(connection: sqlite3.Connection, found: FoundJob) -> float:
     """Since when a job or iteration is held; 0.0 if it is not."""
-    held = {
-        position: since
-        for seq, position, since in queries.holds(connection)
-        if seq == found.record.seq and position in (-1, found.position)
-    }
+    held = _holds(connection, found)
     return held.get(found.position, held.get(-1, 0.0))
+
+
+def _holds(connection: sqlite3.Connection, found: FoundJob) -> dict[int, float]:
+    """Times since which a job (position -1) and its iterations are held; 0.0 for an iteration that was released."""
+    return {position: since for seq, position, since in queries.holds(connection) if seq == found.record.seq}
+
+
+def _actions(connection: sqlite3.Connection, found: FoundJob) -> Iterator[Action]:
+    """Waiting jobs and iterations can be held, and held ones released. An iterated job can be both at a time."""
+    if found.state.is_final:
+        if found.state is not State.SUCCEED:
+            yield "rerun"
+        return
+    yield "cancel"
+    if found.state is not State.QUEUED and not found.line.iterations.get(State.QUEUED.name):
+        return
+    whole = found.position < 0
+    held = _holds(connection, found) if whole else {-1: held_since(connection, found)}
+    if not held.get(-1) or not all(held.values()):
+        yield "hold"
+    if any(held.values()):
+        yield "release"
 
 
 def _open_attempt(found: FoundJob) -> Attempt | None:

@@ -96,6 +96,8 @@ class JobDetails(Struct, frozen=True):
     """What it waits for, and what waits for it."""
     description: str
     """Its description as JSON."""
+    actions: tuple[Action, ...] = ()
+    """What its manager can do with it; none without a manager."""
 
 
 class Output(Struct, frozen=True):

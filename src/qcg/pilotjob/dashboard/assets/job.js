@@ -15,11 +15,6 @@ const ACTIONS = {
   release: ["Release", "Release this job? It may start again."],
 };
 
-function actionsFor(state) {
-  if (FINAL.has(state)) return state === "SUCCEED" ? [] : ["rerun"];
-  return state === "QUEUED" ? ["cancel", "hold", "release"] : ["cancel"];
-}
-
 class Job {
   constructor(name) {
     this.name = name;
@@ -56,21 +51,21 @@ class Job {
     const { line } = details;
     this.settled = FINAL.has(line.state) && !live.summary.alive;
     const running = !FINAL.has(line.state);
-    refresh(this.parts.head, [line.name, line.state, details.why, live.control], () => this.#head(details));
+    refresh(this.parts.head, [line.name, line.state, details.why, details.actions, live.control], () => this.#head(details));
     refresh(this.parts.facts, [line, details.why, running ? Math.round(live.summary.at) : 0], () => facts(line, details.why));
     refresh(this.parts.attempts, details.attempts, (attempts) => (attempts.length ? attemptsPanel(attempts, line) : null));
     refresh(this.parts.description, details.description, describe);
     this.output.set(details.streams, running && live.summary.alive, line.state === "FAILED");
   }
 
-  #head({ line, why }) {
+  #head({ line, why, actions }) {
     const iterated = Object.keys(line.iterations ?? {}).length > 0;
     return [
       h(
         "div.panel-head",
         {},
         h("h2.job-title.own-text", {}, line.name),
-        h("div.toolbar", {}, stateBadge(line.state), live.control ? actionsFor(line.state).map((action) => this.#button(action)) : null),
+        h("div.toolbar", {}, stateBadge(line.state), live.control ? actions.map((action) => this.#button(action)) : null),
       ),
       why ? h("p.why.own-text", {}, why) : null,
       iterated ? h("p.small", {}, h("a", { href: `#/jobs?job=${encodeURIComponent(line.name)}` }, "Show its iterations")) : null,

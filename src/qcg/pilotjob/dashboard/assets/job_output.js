@@ -11,7 +11,7 @@ export class JobOutput {
   constructor(name) {
     this.name = name;
     this.stream = null;
-    this.text = h("pre.output", { tabindex: 0, "aria-label": "Output" });
+    this.text = h("pre.output", { tabindex: 0, "aria-label": "Output", hidden: true });
     this.tabs = h("div.toolbar", { role: "group", "aria-label": "Streams" });
     this.note = h("p.muted.small");
     this.follow = h("button.button", { type: "button", "aria-pressed": "true", onclick: () => this.#setFollowing(this.follow.getAttribute("aria-pressed") !== "true") }, "follow");
@@ -28,7 +28,7 @@ export class JobOutput {
   set(streams, running, failed) {
     const wasRunning = this.running;
     this.running = running;
-    this.follow.hidden = !running;
+    this.#showFollow();
     const names = Object.keys(streams);
     if (names.join() !== this.names) {
       this.names = names.join();
@@ -62,7 +62,13 @@ export class JobOutput {
 
   #showNothing(sentence) {
     this.text.hidden = true;
+    this.#showFollow();
     this.note.textContent = sentence;
+  }
+
+  // There is something to follow while the job writes, once it has written.
+  #showFollow() {
+    this.follow.hidden = !this.running || this.text.hidden;
   }
 
   #setFollowing(following) {
@@ -107,9 +113,10 @@ export class JobOutput {
         this.text.firstChild.remove();
         this.skipped = true;
       }
-      if (this.following) this.#toEnd();
     }
     this.text.hidden = !this.shown;
+    this.#showFollow();
+    if (part.text && this.following) this.#toEnd();
     this.note.replaceChildren(h("span", {}, this.shown ? `${bytes(part.size)} in `: "empty: ", h("code", {}, part.path), this.skipped ? "; the beginning is left out" : ""));
   }
 

@@ -21,7 +21,7 @@ from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.manager.output_tails import OutputTails
-from qcg.pilotjob.report.formats import timestamp
+from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.tail import has_started
 
 AT_ONCE = 2000
@@ -46,7 +46,7 @@ async def why(run: RunView, request: Why) -> Answer:
 
 def _explanations(run: RunView, names: list[str]) -> dict[str, Any]:
     """Entries of the reply by name, without the last lines of output."""
-    explainer = WaitExplainer(run.state, time.time(), stalled=run.stalled, show_time=timestamp)
+    explainer = WaitExplainer(run.state, time.time(), stalled=run.stalled, show_time=to_second)
     jobs: dict[str, Any] = {}
     for name in names:
         found = find(run.state, name)
@@ -81,17 +81,17 @@ def _reason(run: RunView, explainer: WaitExplainer, job: Job, position: int) -> 
     attempt = job.attempt if iterations is None else iterations.attempts.get(position)
     if not run.alive and not state.is_final:
         held = run.state.holds.since(job, position)
-        since = timestamp(held) if held else ""
+        since = to_second(held) if held else ""
         reason = why_left(attempt, interrupted=run.was_interrupted(job, position), held_since=since)
         return reason, {} if attempt is None else run.views.streams_of(job, position, attempt.grant)
     if attempt is not None:
-        since = timestamp(attempt.started or attempt.scheduled)
+        since = to_second(attempt.started or attempt.scheduled)
         cleanup = run.state.cleanups.get(attempt.id)
         unreachable = run.state.unreachable_since
         nodes = [part.node for part in attempt.grant.parts if part.node in unreachable]
         reasons = run.state.unreachable_reasons
         silent = {
-            node: timestamp(unreachable[node]) + (f": {reasons[node]}" if node in reasons else "") for node in nodes
+            node: to_second(unreachable[node]) + (f": {reasons[node]}" if node in reasons else "") for node in nodes
         }
         return why_under_way(attempt, since, cleanup, silent), run.views.streams_of(job, position, attempt.grant)
     if state is State.QUEUED:
