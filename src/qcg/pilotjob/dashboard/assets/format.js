@@ -57,10 +57,15 @@ function pad(number) {
   return String(number).padStart(2, "0");
 }
 
+// Rounded: a date cuts off what is less than a millisecond, and most decimal fractions are stored a little too small.
+function dateOf(at) {
+  return new Date(Math.round(at * 1000));
+}
+
 // A time of the day; with the date when it is not the day of the reference.
 export function clock(at, reference = Date.now() / 1000, precise = false) {
   if (at === null || at === undefined) return "–";
-  const date = new Date(at * 1000);
+  const date = dateOf(at);
   let text = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
   if (precise) text += "." + String(date.getMilliseconds()).padStart(3, "0");
   return new Date(reference * 1000).toDateString() === date.toDateString() ? text : `${day(date)} ${text}`;
@@ -68,7 +73,7 @@ export function clock(at, reference = Date.now() / 1000, precise = false) {
 
 export function fullTime(at) {
   if (at === null || at === undefined) return "–";
-  const date = new Date(at * 1000);
+  const date = dateOf(at);
   return `${day(date)} ${clock(at, at)}`;
 }
 
@@ -89,7 +94,7 @@ export function timeTicks(first, last, most) {
 }
 
 function tickLabel(at, step) {
-  const date = new Date(at * 1000);
+  const date = dateOf(at);
   if (step >= 86400) return `${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
   const minutes = `${pad(date.getHours())}:${pad(date.getMinutes())}`;
   if (step >= 60) return minutes === "00:00" ? `${pad(date.getMonth() + 1)}-${pad(date.getDate())}` : minutes;

@@ -256,9 +256,9 @@ class Timeline {
   #say() {
     const [first, last] = this.window;
     const what = this.level === "node" ? "node" : "core";
-    let text = `${clock(first, last)} to ${clock(last)} (${duration(last - first)}), ${plural(this.data.lanes, what)}.`;
+    let text = `${clock(first)} to ${clock(last, first)} (${duration(last - first)}), ${plural(this.data.lanes, what)}.`;
     if (this.data.rows.length && !this.data.some()) text += " Nothing ran at this time.";
-    else if (this.data.rows.length && !this.data.exact()) text += " Each column is a part of the time: the darker, the busier; red parts have failures. Zoom in to see attempts.";
+    else if (this.data.rows.length && !this.data.exact()) text += ` Each column is a part of the time: the darker, the busier; red parts have failures. ${this.level === "node" ? "Choose “by core”" : "Zoom in"} to see attempts.`;
     if (this.data.note) text += ` ${this.data.note}`;
     if (this.selected) text = describe(this.selected).join(", ");
     if (this.data.error) text = this.data.error;
