@@ -11,6 +11,7 @@ import pytest
 
 from qcg.pilotjob.dashboard import report_data
 from qcg.pilotjob.dashboard.html_report import html_report
+from qcg.pilotjob.watch import first_summary
 from tests.support.browser import open_page, show
 from tests.support.pilot import WAIT, job, run, run_requests
 from tests.support.waiting import wait_for
@@ -110,6 +111,16 @@ def test_only_listed_jobs_are_in_a_page_about_many(ended: Path, tmp_path: Path, 
     assert data["iterations"]["sweep"]["total"] == 5
     assert data["iterations"]["sweep"]["lines"][0]["name"] == "sweep:2"
     assert [details["line"]["state"] for details in data["details"].values()] == ["FAILED"]
+
+
+def test_a_page_about_a_large_run_has_the_whole_summary(ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Displays of a large run get a first summary, which has counts alone. Nothing follows it in a file."""
+    monkeypatch.setattr(first_summary, "LARGE", 1)
+    (tmp_path / "page.html").write_bytes(html_report(ended))
+    summary = data_of(tmp_path / "page.html")["summary"]
+    assert summary["history"] is not None
+    assert summary["ended"] is not None
+    assert [group["count"] for group in summary["failed"]] == [1, 1]
 
 
 def test_an_old_page_is_replaced_and_a_bad_place_is_a_sentence(ended: Path, tmp_path: Path):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.browser import open_page
+from tests.support.browser import open_page, show
 from tests.support.pilot import job, run_requests
 from tests.support.watched_run import page_address
 
@@ -39,6 +38,20 @@ def test_the_window_has_its_date_at_its_begin(browser: Any, address: str, last: 
     view = f"timeline?first={LONG_AGO}&last={last}"
     with open_page(browser, address, view, timezone_id="UTC") as page:
         page.wait_for_selector(f"[role=status]:has-text('2023-11-14 22:13:20 to {end} (')")
+
+
+def test_a_run_that_was_cut_off_is_shown_until_its_last_attempt(browser: Any, address: str):
+    """Not until now: that may be days later."""
+    with open_page(browser, address) as page:
+        page.expected = ["ERR_FAILED", "console: Failed to load"]
+        summary = page.evaluate("fetch('api/summary').then((answer) => answer.json())")
+        summary |= {"ended": None, "at": summary["at"] + 1e6}
+        page.route("**/api/events", lambda route: route.abort())
+        page.route("**/api/poll*", lambda route: route.abort())
+        page.route("**/api/summary", lambda route: route.fulfill(json=summary))
+        page.reload()
+        show(page, "timeline")
+        page.wait_for_selector("main [role=status]:has-text(' s), 4 cores.')")
 
 
 @pytest.mark.parametrize("length", [0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 60])

@@ -110,6 +110,8 @@ def test_a_large_run_has_a_first_summary_and_then_the_whole_one(tmp_path: Path, 
         assert first.history is None
         whole = run.wait(first, 30.0)
         assert (whole.jobs, whole.cores, whole.nodes) == (first.jobs, first.cores, first.nodes)
+        assert (whole.started, whole.ended) == (first.started, first.ended)
+        assert first.ended is not None
         assert whole.history is not None
         assert [group.example for group in whole.failed] == ["bad"]
     finally:

@@ -18,7 +18,7 @@ from qcg.pilotjob.watch.open import NoRun, open_run
 def html_report(directory: Path) -> bytes:
     """The page about a run. Raises ReportError."""
     try:
-        run = open_run(directory)
+        run = open_run(directory, whole=True)
     except NoRun as error:
         raise ReportError(str(error)) from None
     try:

@@ -6,7 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-from qcg.pilotjob.core.job_states import counts_by_name
+from qcg.pilotjob.core.job_states import State, counts_by_name
+from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
 from qcg.pilotjob.report.run_summary import MOST_NODES, NodeSummary, RunSummary
 from qcg.pilotjob.report.summary import count_states
@@ -24,7 +25,8 @@ def is_large(connection: sqlite3.Connection) -> bool:
 def first_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummary:
     """The summary without its history and without groups of reasons."""
     counts = count_states(connection, at_work=False)
-    (started,) = connection.execute("SELECT min(submitted) FROM submitted_jobs").fetchone()
+    first, last = aggregates.first_and_last(connection) or (None, None)
+    is_over = first is not None and not any(counts.jobs[state] for state in State if not state.is_final)
     try:
         sizes = RESOURCES.read(connection) or []
     except DamagedMetadata:
@@ -35,8 +37,8 @@ def first_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummary:
         at=time.time(),
         alive=False,
         host="",
-        started=started,
-        ended=None,
+        started=first,
+        ended=last if is_over else None,
         jobs=counts_by_name(counts.jobs),
         iterations=counts_by_name(counts.iterations),
         units=counts_by_name(counts.units),

@@ -38,10 +38,12 @@ class NoRun(Exception):
     """There is no run to show at a path; the message is a sentence."""
 
 
-def open_run(path: Path) -> FollowedRun:
-    """The run of a run directory, or the newest one in a working directory. Raises NoRun."""
+def open_run(path: Path, *, whole: bool = False) -> FollowedRun:
+    """The run of a run directory, or the newest one in a working directory. Raises NoRun.
+
+    `whole`: the first summary of a large run has everything, too, and takes as long as it must."""
     try:
-        return FollowedRun(newest_readable_run(path).absolute())
+        return FollowedRun(newest_readable_run(path).absolute(), whole=whole)
     except RunsError as error:
         raise NoRun(str(error)) from None
 
@@ -49,7 +51,7 @@ def open_run(path: Path) -> FollowedRun:
 class FollowedRun:
     """Implements RunSource on a run whose managers come and go."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, *, whole: bool = False) -> None:
         self.run_dir = run_dir
         self._registry = RunRegistry(run_dir)
         self._lock = threading.Lock()
@@ -61,7 +63,7 @@ class FollowedRun:
         self._lists = RecordedRun(run_dir, self._registry, self._graph)
         """Lists jobs and reads output, for which no manager is needed."""
         self._current: LiveRun | RecordedRun = RecordedRun(
-            run_dir, self._registry, self._graph, alive=has_manager(run_dir), first=True
+            run_dir, self._registry, self._graph, alive=has_manager(run_dir), first=not whole
         )
         self._closed = threading.Event()
 

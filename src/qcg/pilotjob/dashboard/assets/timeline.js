@@ -82,7 +82,7 @@ class Timeline {
 
   update(summary) {
     const first = summary.started ?? summary.at;
-    const last = Math.max(summary.ended ?? summary.at, first + 1);
+    const last = Math.max(endOf(summary), first + 1);
     this.now = summary.alive && summary.ended === null ? summary.at : null;
     const known = this.bounds;
     this.bounds = [first, last];
@@ -355,6 +355,12 @@ class Timeline {
         : null,
     );
   }
+}
+
+// Of a run that was cut off, the time since then has nothing to show.
+function endOf({ ended, alive, at, history }) {
+  if (ended !== null || alive || !history) return ended ?? at;
+  return Math.min(at, history.first + history.width * history.busy.length);
 }
 
 function same(one, other) {
