@@ -50,7 +50,8 @@ def write_registry(path: Path, shape: Shape) -> None:
         connection.executemany(commit_group.PUT_ATTEMPT, _attempts(places, shape, past))
         connection.executemany(commit_group.PUT_PAST_ATTEMPT, past)
         connection.execute(commit_group.START_JOB, (int(State.EXECUTING), BEGAN + 1, 1))
-        connection.execute(commit_group.END_JOB, (int(State.FAILED), BEGAN + 1e6, "", 1))
+        (last,) = connection.execute("SELECT max(ended) FROM runs").fetchone()
+        connection.execute(commit_group.END_JOB, (int(State.FAILED), last + 1, "", 1))
     connection.close()
 
 
