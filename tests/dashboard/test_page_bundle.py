@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
 from qcg.pilotjob.dashboard.page_bundle import bundle_modules, bundle_page
 from qcg.pilotjob.dashboard.page_files import load_page
+from tests.support.project import ROOT
 
 
 def test_modules_come_after_those_that_they_import():
@@ -65,3 +70,18 @@ def test_all_modules_of_the_page_are_used():
     page = load_page()
     script = bundle_modules({name: file.content.decode() for name, file in page.items()}, "main.js")
     assert script.count("= (() => {") == len([name for name in page if name.endswith(".js")])
+
+
+def test_every_file_of_the_page_is_installed_with_the_package(tmp_path: Path):
+    """As in a wheel: a pattern of package data that missed one would leave it out without a word."""
+    source = tmp_path / "source"
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        source.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info"))
+    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "--quiet", "build_py", "--build-lib"]
+    subprocess.run([*build, str(tmp_path / "built")], cwd=source, check=True, capture_output=True)
+    assets = Path("qcg/pilotjob/dashboard/assets")
+    installed = {file.name for file in (tmp_path / "built" / assets).iterdir()}
+    assert installed == {file.name for file in (ROOT / "src" / assets).iterdir()}
+    assert installed == set(load_page()), "and served"
