@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dashboard import Dashboard, Reply
+from tests.support.pilot import job, run_requests
 from tests.support.second_user import UID, needs_root
 
 DATA = [
@@ -51,8 +52,11 @@ def test_the_token_counts_only_in_the_address_of_the_page(dashboard: Dashboard):
     tells_nothing(dashboard.raw("GET", f"/api/summary?token={dashboard.token}"))
 
 
-def test_token_and_cookie_of_another_dashboard_are_worth_nothing(dashboard: Dashboard, ended: Path):
-    with Dashboard(ended) as other:
+def test_token_and_cookie_of_another_run_are_worth_nothing(dashboard: Dashboard, tmp_path: Path):
+    tmp_path.chmod(0o700)
+    run_requests(tmp_path, [job("elsewhere", "true")])
+    with Dashboard(tmp_path) as other:
+        assert [line["name"] for line in other.get("api/jobs").json["lines"]] == ["elsewhere"]
         tells_nothing(dashboard.raw("GET", f"/?token={other.token}"))
         tells_nothing(dashboard.raw("GET", "/api/summary", {"Cookie": other.cookie}))
         name = dashboard.cookie.partition("=")[0]
