@@ -21,6 +21,7 @@ from qcg.pilotjob.report.svg import svg_of
 from qcg.pilotjob.report.time_axis import in_words, ticks
 from qcg.pilotjob.report.timeline import Timeline
 from tests.report.timeline_samples import BEGAN, One, columns
+from tests.support.contrast import AA_TEXT, contrast
 from tests.support.hostile_texts import HOSTILE, harm_in
 from tests.support.large_registry import Shape, write_registry
 from tests.support.pilot import job, run, run_requests
@@ -58,6 +59,14 @@ def test_bars_are_where_their_times_and_cores_are():
     assert third.x == pytest.approx(first.x + first.width / 2, abs=1)
     assert first.y == second.y < third.y < running.y
     assert running.x + running.width <= WIDTH
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("state", State.__members__)
+def test_names_in_bars_can_be_read(theme: str, state: str):
+    picture = gantt(Timeline(columns([One(BEGAN, BEGAN + 50, State.SUCCEED, 0)])), "run")
+    (name,) = [shape for shape in picture.shapes if isinstance(shape, Text) and shape.text == "job0"]
+    assert contrast(getattr(PALETTE[name.colour], theme), getattr(PALETTE[state], theme)) >= AA_TEXT
 
 
 def test_failures_are_marked_without_colour():

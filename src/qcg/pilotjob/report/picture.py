@@ -101,7 +101,7 @@ def _palette() -> dict[str, Colour]:
         part = 0.12 + 0.66 * shade / SHADES
         colours[f"busy{shade}"] = Colour(*(mixed(a, b, part) for a, b in zip(busy, page, strict=True)))
     for name, state in STATE_COLOURS.items():
-        colours[name] = Colour(*(mixed(a, b, 0.86) for a, b in zip((state.light, state.dark), page, strict=True)))
+        colours[name] = Colour(state.light, state.dark)
     return colours
 
 
