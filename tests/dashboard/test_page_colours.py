@@ -8,30 +8,13 @@ import pytest
 
 from qcg.pilotjob.dashboard.page_files import load_page
 from qcg.pilotjob.report.state_colours import STATE_COLOURS
-
-AA_TEXT = 4.5
-AA_SHAPES = 3.0
-"""The contrast of edges of fields and of marks that carry a meaning."""
+from tests.support.contrast import AA_SHAPES, AA_TEXT, contrast
 
 PAIRS = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\);", load_page()["colours.css"].content.decode())
 COLOURS = {theme: {name: pair[number] for name, *pair in PAIRS} for number, theme in enumerate(("light", "dark"))}
 STATES = [state.lower() for state in STATE_COLOURS]
 TEXTS = ["text", "muted", "accent", *STATES]
 BACKGROUNDS = ["page", "panel", "hover"]
-
-
-def luminance(colour: str) -> float:
-    def linear(channel: int) -> float:
-        value = channel / 255
-        return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = (linear(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    darker, lighter = sorted((luminance(one), luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
 
 
 def mixed(colour: str, part: float, ground: str) -> str:
@@ -81,6 +64,59 @@ def test_names_in_bars_of_the_timeline_can_be_read(theme: str, state: str):
 @pytest.mark.parametrize("shape", ["edge", "accent", *STATES])
 def test_shapes_differ_from_what_is_behind_them(theme: str, shape: str):
     assert contrast(COLOURS[theme][shape], COLOURS[theme]["panel"]) >= AA_SHAPES
+
+
+def rule(file: str, selector: str) -> str:
+    """The declarations of a rule."""
+    (found,) = re.findall(rf"^{re.escape(selector)} {{\n(.*?)^}}", load_page()[file].content.decode(), re.DOTALL | re.M)
+    return str(found)
+
+
+@pytest.mark.parametrize("theme", COLOURS)
+@pytest.mark.parametrize("ground", ["panel", "track"])
+def test_what_waits_has_an_edge_in_the_bar_of_states(theme: str, ground: str):
+    (edge,) = re.findall(
+        r"border: 1px solid var\(--(\w+)\);", rule("overview.css", '.state-bar span[data-state="QUEUED"]')
+    )
+    assert contrast(COLOURS[theme][edge], COLOURS[theme][ground]) >= AA_SHAPES
+
+
+@pytest.mark.parametrize("theme", COLOURS)
+def test_failures_have_an_edge_among_ends_of_attempts(theme: str):
+    """Red and green alone are nearly the same for some people; both differ from the lines between them."""
+    (edge,) = re.findall(r"stroke: var\(--(\w+)\);", rule("overview.css", "rect.failures"))
+    (slant,) = re.findall(r"fill: var\(--(\w+)\);", rule("overview.css", ".slanted-line"))
+    ((ends, part),) = re.findall(r"fill: color-mix\(in srgb, var\(--(\w+)\) (\d+)%", rule("overview.css", "rect.ends"))
+    (failures,) = re.findall(r"fill: var\(--(\w+)\);", rule("overview.css", ".slanted-ground"))
+    colours = COLOURS[theme]
+    assert contrast(colours[edge], mixed(colours[ends], int(part) / 100, colours["panel"])) >= AA_SHAPES
+    assert contrast(colours[edge], colours[failures]) >= AA_SHAPES
+    assert contrast(colours[slant], colours[failures]) >= AA_SHAPES
+
+
+def test_busy_cores_have_one_colour_in_all_views():
+    drawing = load_page()["timeline_drawing.js"].content.decode()
+    assert re.findall(r"color-mix\(in srgb, var\(--(\w+)\) \$\{Math", drawing) == ["executing"]
+    for selector in ("path.line.busy", "path.area.busy", ".meter span", ".core-cells .used", ".core-cells.heat b"):
+        assert "var(--executing)" in rule("overview.css", selector), selector
+
+
+@pytest.mark.parametrize("theme", COLOURS)
+def test_numbers_on_cores_can_be_read(theme: str):
+    """The colour of the cell is between these two, as the core was used."""
+    ((name, part),) = re.findall(
+        r"color-mix\(in srgb, var\(--(\w+)\) (\d+)%", rule("overview.css", ".core-cells.heat b")
+    )
+    colours = COLOURS[theme]
+    for ground in (colours["track"], mixed(colours[name], int(part) / 100, colours["panel"])):
+        assert contrast(colours["text"], ground) >= AA_TEXT
+
+
+def test_marks_of_states_have_different_shapes():
+    style = load_page()["style.css"].content.decode()
+    shapes = dict(re.findall(r'^\[data-state="(\w+)"\] \.dot {\n(.*?)^}', style, re.DOTALL | re.M))
+    assert {*shapes, "SUCCEED"} == {*STATE_COLOURS}
+    assert len(set(shapes.values())) == len(shapes)
 
 
 def test_contrast_is_computed_as_the_guidelines_say():

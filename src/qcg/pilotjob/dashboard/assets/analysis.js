@@ -119,21 +119,22 @@ function nodesPanel(nodes) {
   );
 }
 
-// One cell a core, the stronger the better it was used.
+// One cell a core with its efficiency in percent, the stronger the better it was used.
 function coresPanel(cores) {
   if (cores.length > MOST_CORES) return null;
   const nodes = new Map();
   for (const core of cores) nodes.set(core.node, [...(nodes.get(core.node) ?? []), core]);
   return panel(
     "Efficiency of cores",
-    h("span.muted.small", {}, "busy part of the time between first and last attempt"),
+    h("span.muted.small", {}, "percent of the time between first and last attempt"),
     [...nodes].map(([node, own]) => h("div.core-row", {}, h("span.small.own-text", {}, node), h("div.core-cells.heat", {}, own.map(cell)))),
   );
 }
 
 function cell(core) {
   const part = core.efficiency === null ? "no attempt" : `${percent(core.efficiency, 1)} of its time busy, ${plural(core.attempts, "attempt")}`;
-  const mark = h("i", { title: `${core.node}:${core.core}: ${part}` }, h("b"));
+  const number = h("span", {}, core.efficiency === null ? "–" : Math.round(100 * core.efficiency));
+  const mark = h("i", { title: `${core.node}:${core.core}: ${part}` }, h("b"), number);
   mark.firstChild.style.opacity = String(core.efficiency ?? 0);
   return mark;
 }

@@ -6,6 +6,7 @@ const LEFT = 44;
 const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 22;
+const SLANTED = "slanted-failures";
 
 // A graph that redraws itself when its width changes. `draw(width)` returns the SVG.
 class Graph {
@@ -37,6 +38,16 @@ export function graph() {
   return new Graph();
 }
 
+// Failures have slanted lines and an edge, so that they are seen without colour, too.
+function slanted() {
+  return svg(
+    "pattern",
+    { id: SLANTED, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect.slanted-ground", { width: 5, height: 5 }),
+    svg("rect.slanted-line", { width: 1.2, height: 5 }),
+  );
+}
+
 function niceMaximum(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -53,6 +64,7 @@ export function timeGraph({ width, height = 170, first, step, series, maximum, f
   const x = (at) => left + ((at - first) / Math.max(end - first, 1e-9)) * plotWidth;
   const y = (value) => TOP + plotHeight - (Math.min(value, top) / top) * plotHeight;
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  if (series.some((one) => one.colour === "failures")) root.append(svg("defs", {}, slanted()));
   for (const part of axis ? [0, 0.5, 1] : [0, 1]) {
     const at = y(top * part);
     root.append(svg("line.grid", { x1: left, x2: width - right, y1: at, y2: at }));
@@ -91,7 +103,8 @@ function shapes({ values, kind, colour }, { first, step, end, x, y, bottom }) {
       if (!value) return "";
       const left = x(first + bin * step);
       const width = Math.max(1, x(Math.min(first + (bin + 1) * step, end)) - left - gap);
-      return svg(`rect.${colour}`, { x: left, y: y(value), width, height: Math.max(0.75, bottom - y(value)) });
+      const fill = colour === "failures" ? `url(#${SLANTED})` : null;
+      return svg(`rect.${colour}`, { fill, x: left, y: y(value), width, height: Math.max(0.75, bottom - y(value)) });
     });
   }
   const points = [];

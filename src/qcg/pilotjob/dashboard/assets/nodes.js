@@ -3,17 +3,25 @@ import { meter } from "./charts.js";
 import { h, refresh } from "./dom.js";
 import { clock, count, percent, plural } from "./format.js";
 
-// A small cell for each node, as dark as it is busy.
+const FEW = 24;
+
+// Few nodes with their names and numbers; a small cell for each of many, as dark as it is busy.
 export function nodeStrip(nodes) {
+  const few = nodes.length <= FEW;
   return h(
     "ul.node-strip",
-    {},
+    { "data-size": few ? "few" : "many" },
     nodes.map((node) => {
+      const part = node.cores ? node.used / node.cores : 0;
       const words = `${node.name}: ${node.used} of ${plural(node.cores, "core")} in use${node.state === "ready" ? "" : `, ${node.state}`}`;
+      const attributes = { title: words, "data-node": node.state };
+      if (few) {
+        const numbers = h("span.muted", {}, `${count(node.used)} / ${count(node.cores)}`);
+        return h("li", attributes, h("span.few-head.small", {}, h("span.own-text", {}, node.name), numbers), meter(part, words));
+      }
       const level = h("span.level");
-      level.style.height = `${node.cores ? Math.round((100 * node.used) / node.cores) : 0}%`;
-      const few = nodes.length <= 24;
-      return h("li", { title: words, "data-node": node.state }, h("span.cell", { role: "img", "aria-label": words }, level), few ? h("span.small.own-text", {}, node.name) : null);
+      level.style.height = `${Math.round(100 * part)}%`;
+      return h("li", attributes, h("span.cell", { role: "img", "aria-label": words }, level));
     }),
   );
 }

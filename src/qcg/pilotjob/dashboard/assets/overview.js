@@ -29,8 +29,8 @@ export function overviewView() {
     h(
       "div.columns",
       {},
-      panel("Utilisation", utilisationText, utilisation.element),
-      panel("Throughput", throughputText, throughput.element, legend()),
+      panel("Utilisation", utilisationText, utilisation.element, legend(["busy", "cores in use"])),
+      panel("Throughput", throughputText, throughput.element, legend(["ends", "ended"], ["failures", "failed"])),
     ),
     h("div.columns", {}, parts.failed, parts.waiting),
     parts.nodes,
@@ -165,8 +165,8 @@ function showTiles(tiles) {
   );
 }
 
-function legend() {
-  return h("p.muted.small.graph-legend", {}, h("span.key.ends"), "ended ", h("span.key.failures"), "failed");
+function legend(...keys) {
+  return h("p.muted.small.graph-legend", {}, keys.map(([kind, words]) => h("span", {}, h(`span.key.${kind}`), words)));
 }
 
 function showHistory(summary, utilisation, throughput, utilisationText, throughputText) {

@@ -5,6 +5,7 @@ import { timeTicks } from "./format.js";
 export const AXIS = 26;
 const SHADES = 12;
 const HATCH = 6; // pixels between two slanted lines
+const FEWEST_LETTERS = 12; // of a name that is cut: fewer say nothing
 
 // Colours of the page as the canvas needs them: computed, in the current theme.
 export function readColours() {
@@ -14,11 +15,11 @@ export function readColours() {
     probe.style.color = value;
     return getComputedStyle(probe).color;
   };
-  const names = ["text", "muted", "line", "panel", "page", "hover", "accent"];
+  const names = ["text", "muted", "line", "panel", "page", "hover", "accent", "edge"];
   const states = ["queued", "scheduled", "executing", "succeed", "failed", "canceled", "omitted"];
   const colours = Object.fromEntries([...names, ...states].map((name) => [name, computed(`var(--${name})`)]));
   colours.shades = Array.from({ length: SHADES + 1 }, (_, shade) =>
-    computed(`color-mix(in srgb, var(--succeed) ${Math.round(12 + (58 * shade) / SHADES)}%, var(--panel))`),
+    computed(`color-mix(in srgb, var(--executing) ${Math.round(12 + (58 * shade) / SHADES)}%, var(--panel))`),
   );
   for (const [kind, part] of [["fill", 30], ["frame", 80]]) {
     colours[kind] = Object.fromEntries(
@@ -64,6 +65,7 @@ export function drawTimeline(canvas, view, colours) {
   }
   pen.restore();
   drawLabels(pen, view, colours, font, gutter);
+  drawSeparators(pen, view, colours);
   if (view.range) {
     pen.fillStyle = colours.accent;
     pen.globalAlpha = 0.15;
@@ -112,13 +114,17 @@ function drawBins(pen, row, colours, x, top, height) {
     }
     bin = end;
   }
-  pen.fillStyle = colours.failed;
   for (let bin = 0; bin < failures.length; bin += 1) {
     if (!failures[bin]) continue;
     const part = Math.min(1, failures[bin] / Math.max(1, attempts[bin]));
     const tall = Math.max(3, height * part);
     const left = x(first + bin * step);
-    pen.fillRect(left, top + height - tall, Math.max(1.5, x(first + (bin + 1) * step) - left), tall);
+    const wide = Math.max(1.5, x(first + (bin + 1) * step) - left);
+    // A line in the colour of the panel: red and blue alone are hard to tell apart for some.
+    pen.fillStyle = colours.panel;
+    pen.fillRect(left, top + height - tall - 1, wide, 1);
+    pen.fillStyle = colours.failed;
+    pen.fillRect(left, top + height - tall, wide, tall);
   }
 }
 
@@ -178,7 +184,7 @@ function drawName(pen, attempt, colours, left, right, top, height) {
   const name = printable(attempt.name);
   const room = right - left - 10;
   const letters = Math.floor(room / 6.2);
-  if (letters < 3) return;
+  if (letters < Math.min(name.length, FEWEST_LETTERS)) return;
   pen.save();
   pen.beginPath();
   pen.rect(left, top, right - left, height);
@@ -186,6 +192,17 @@ function drawName(pen, attempt, colours, left, right, top, height) {
   pen.fillStyle = colours.text;
   pen.fillText(name.length > letters ? name.slice(0, letters - 1) + "…" : name, left + 5, top + height / 2 + 0.5);
   pen.restore();
+}
+
+// A line between two nodes, from the names to the end of the rows.
+function drawSeparators(pen, view, colours) {
+  const rows = [...view.rows].sort((one, other) => one.lane - other.lane);
+  pen.fillStyle = colours.edge;
+  for (const [index, row] of rows.entries()) {
+    if (index === 0 || row.core === null || rows[index - 1].node === row.node) continue;
+    const { top, height } = placeOf(row, view);
+    if (top > AXIS) pen.fillRect(0, top - (view.rowHeight - height + 1) / 2, view.width, 1);
+  }
 }
 
 function drawLabels(pen, view, colours, font, gutter) {
@@ -208,10 +225,6 @@ function drawLabels(pen, view, colours, font, gutter) {
       pen.textAlign = "left";
       pen.fillText(shorten(printable(row.node), gutter < 100 ? 6 : 12), 2, Math.max(middle, AXIS + 8));
       pen.textAlign = "right";
-      if (shownNode !== null) {
-        pen.fillStyle = colours.line;
-        pen.fillRect(0, top - 1.5, gutter, 1);
-      }
       shownNode = row.node;
     }
     if (row.core !== null && view.rowHeight >= 12) {
