@@ -156,7 +156,7 @@ function attemptsPanel(attempts, line) {
     h(
       "div.table-scroll",
       { tabindex: 0, "aria-label": "Attempts" },
-      h("table", {}, h("thead", {}, h("tr", {}, HEAD.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, attempts.map(attemptRow))),
+      h("table.attempts", {}, h("thead", {}, h("tr", {}, HEAD.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, attempts.map(attemptRow))),
     ),
   );
 }
@@ -192,8 +192,10 @@ function attemptRow(attempt) {
     bytes(attempt.written),
     attempt.cause || "–",
   ];
-  const row = h("tr", {}, cells.map((cell) => h("td", {}, cell)));
-  return attempt.message ? [row, h("tr.under", {}, h("td", { colspan: HEAD.length }, attempt.message))] : row;
+  const row = h("tr", {}, cells.map((cell, index) => h("td", { "data-label": HEAD[index] }, cell)));
+  // Its own columns say which attempt it is and how it exited.
+  const isKnown = !attempt.message || attempt.message.replace(/ \(attempt \d+\)$/, "") === `exit code ${attempt.exit_code}`;
+  return isKnown ? row : [row, h("tr.under", {}, h("td", { colspan: HEAD.length }, attempt.message))];
 }
 
 function describe(text) {
