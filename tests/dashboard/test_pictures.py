@@ -18,7 +18,7 @@ from tests.support.pilot import job
 from tests.support.project import ROOT
 from tests.support.recorded_chain import record_chain
 from tests.support.sample_run import sample_run
-from tests.support.watched_run import page_address, running
+from tests.support.watched_run import page_address, running, waiting_job
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -117,13 +117,14 @@ def test_pictures_of_a_campaign(browser: Any, wd: Path, take: Callable[..., None
             page.emulate_media(color_scheme="light")
             for name, view, ready in [
                 ("timeline", "timeline", "[data-ready=true] canvas"),
+                ("timeline-nodes", "timeline?level=node", "[role=status]:has-text('by core')"),
                 ("jobs", "jobs?sort=duration&descending=true", "tbody tr:nth-child(10)"),
                 ("job", "job/diverging", ".dependency-graph"),
                 ("analysis", "analysis", ".heat"),
             ]:
                 show(page, view)
                 page.wait_for_selector(ready)
-                take(page, name, {"jobs": 700, "timeline": 740}.get(name, 0))
+                take(page, name, {"jobs": 700, "timeline-nodes": 450}.get(name, 0))
             page.emulate_media(color_scheme="dark")
             show(page, "timeline")
             page.wait_for_selector("[data-ready=true] canvas")
@@ -134,7 +135,7 @@ def test_pictures_of_a_campaign(browser: Any, wd: Path, take: Callable[..., None
             page.wait_for_selector("details summary")
             page.evaluate("document.activeElement.blur()")
             page.evaluate("scrollTo(0, 0)")
-            take(page, "timeline-dark", 740)
+            take(page, "timeline-dark")
         (run_dir,) = wd.glob(".qcgpjm-service-*")
         record_chain(run_dir, "181204", "181377", "181502")
         with open_page(browser, address, "allocations", viewport=desk) as page:
@@ -145,6 +146,25 @@ def test_pictures_of_a_campaign(browser: Any, wd: Path, take: Callable[..., None
                 page.wait_for_selector("main .panel")
                 page.wait_for_selector("tbody tr, .graph svg")
                 take(page, f"phone-{name}", 740)
+
+
+def test_pictures_of_a_job_that_can_be_changed(browser: Any, wd: Path, take: Callable[..., None]):
+    relaxing = waiting_job("relax-17", "end")
+    analysis = job("analyse-17", "true", after=["relax-17"])
+    figure = job("figure", "true", after=["analyse-17"])
+    desk = {"width": 1080, "height": HEIGHT}
+    with (
+        running(wd, relaxing, analysis, figure, nodes="4x6"),
+        page_address(wd, "--control") as address,
+        open_page(browser, address, "job/analyse-17", viewport=desk) as page,
+    ):
+        page.wait_for_selector(".dependency-graph")
+        take(page, "control", 630)
+        page.click("[data-action=hold]")
+        page.wait_for_selector("dialog[open]")
+        take(page, "control-question", 420)
+        page.click("dialog button:text-is('No')")
+        (wd / "end").touch()
 
 
 def test_picture_of_a_manager_in_a_notebook(browser: Any, take: Callable[..., None]):
