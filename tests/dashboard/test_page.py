@@ -30,7 +30,14 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [
             job("prepare", "sh", "-c", "echo prepared"),
             job("sweep", "sh", "-c", "[ ${it} != 3 ]", iteration={"stop": 8}, after=["prepare"]),
-            job("solve", "sh", "-c", "echo 'energy diverged' >&2; exit 3", after=["prepare"], stderr="solve.err"),
+            job(
+                "solve",
+                "sh",
+                "-c",
+                "sleep 0.1; echo 'energy diverged' >&2; exit 3",
+                after=["prepare"],
+                stderr="solve.err",
+            ),
             job("publish", "true", after=["solve"]),
             job("wide", "sleep", "0.2", numCores={"exact": 2}),
         ],
