@@ -69,7 +69,9 @@ def test_a_connection_with_a_second_factor_is_used_and_never_opened():
         config = host(second_factor=factor)
         path = control_path(config, 1000, "abcd")
         for control in (serve_control(config, path), one_shot_control(config, path), side_control(config, path)):
-            assert control == Control("no", path)
+            assert control == Control("no", path, may_log_in=False)
+            assert "-oProxyCommand=false" in control.options()
+            assert "-oProxyCommand=false" not in connect_command(config, "wizard", Control("no", path))
     assert control_path(host(second_factor="reuse"), 1000, "abcd") == ""
     assert "abcd" not in control_path(host(second_factor="own"), 1000, "abcd")
     assert check_command(host(), "wizard", Control("no"))[-3:] == ["-O", "check", "wizard"]

@@ -71,6 +71,18 @@ def test_a_host_that_needs_a_person_names_the_command_to_type():
     assert "qcg-pm hosts connect wizard" in str(no_shared_connection(own, "wizard"))
 
 
+CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535\n"
+
+
+def test_a_command_that_must_not_log_in_says_that_no_connection_is_open():
+    own = HostConfig("wizard", ("wizard",), second_factor="own")
+    found = failure(own, "wizard", 255, CLOSED)
+    assert str(found) == str(no_shared_connection(own, "wizard"))
+    assert found.by_network, "the next attempt costs no login"
+    refused = "mux_client_request_session: session request failed: Session open refused by peer\n" + CLOSED
+    assert "MaxSessions" in str(failure(own, "wizard", 255, refused))
+
+
 def test_a_failed_rsync_is_one_line():
     stderr = 'rsync: link_stat "/wd/x" failed: No such file\nrsync error: some files could not be transferred\n'
     assert rsync_failed(HOST, "it failed", 23, stderr) == 'it failed: rsync: link_stat "/wd/x" failed: No such file'

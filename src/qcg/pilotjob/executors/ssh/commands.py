@@ -28,6 +28,8 @@ _NON_INTERACTIVE = (
     f"-oServerAliveInterval={ALIVE_INTERVAL}",
     f"-oServerAliveCountMax={ALIVE_COUNT}",
 )
+_NO_LOGIN = "-oProxyCommand=false"
+"""Without a shared connection, ssh would log in: now it gets a connection that ends before the login."""
 _LOGIN_SHELL = ("bash", "-l", "-c", 'exec "$0" "$@"')
 
 
@@ -40,6 +42,8 @@ class Control(NamedTuple):
     """The ControlPath; empty: that of the user's ssh configuration."""
     persist: int = 0
     """Seconds that a shared connection stays open after its last command."""
+    may_log_in: bool = True
+    """False: without a shared connection, the command fails."""
 
     def options(self) -> list[str]:
         options = [f"-oControlMaster={self.master}"]
@@ -47,6 +51,8 @@ class Control(NamedTuple):
             options.append(f"-oControlPath={self.path}")
         if self.master == "auto":
             options.append(f"-oControlPersist={self.persist or 'no'}")
+        if not self.may_log_in:
+            options.append(_NO_LOGIN)
         return options
 
 
@@ -83,10 +89,11 @@ def side_control(config: HostConfig, path: str) -> Control:
 
 
 def _user_control(config: HostConfig, path: str) -> Control | None:
-    """The control options for a connection that a person has opened, so that no login happens by accident."""
+    """The control options for a connection that a person has opened, so that no login happens by accident. `path`: as
+    from `socket_path`."""
     if config.second_factor == "none":
         return None
-    return Control("no", path)
+    return Control("no", path, may_log_in=False)
 
 
 def destination(config: HostConfig, address: str) -> str:
@@ -102,6 +109,11 @@ def ssh_command(config: HostConfig, address: str, control: Control, far: Sequenc
 def check_command(config: HostConfig, address: str, control: Control) -> list[str]:
     """Asks whether a shared connection is open: exit code 0."""
     return [*config.ssh, *control.options(), "-O", "check", destination(config, address)]
+
+
+def settings_command(config: HostConfig, address: str, control: Control) -> list[str]:
+    """Prints the settings of ssh for an address, with the user's configuration. It connects to nothing."""
+    return [*config.ssh, *control.options(), "-G", destination(config, address)]
 
 
 def exit_command(config: HostConfig, address: str, control: Control) -> list[str]:

@@ -18,7 +18,6 @@ from msgspec import Struct
 from qcg.pilotjob.executors.ssh import child
 from qcg.pilotjob.executors.ssh.commands import (
     Control,
-    check_command,
     connect_command,
     control_directory,
     control_path,
@@ -48,6 +47,7 @@ from qcg.pilotjob.executors.ssh.transport import (
     ServeTransport,
     Transport,
 )
+from qcg.pilotjob.executors.ssh.user_connection import is_open, socket_path
 from qcg.pilotjob.host.remote.supervisor import NUMBERS_LOST_AT_MOST
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
 
@@ -171,24 +171,26 @@ class Connector:
         raise ConnectionProblem(sentence, by_network=all(problem.by_network for problem in problems))
 
     async def _connect_to(self, address: str, observer: ChannelObserver) -> Connection:
+        path = self._path
         if self.config.second_factor != "none":
             await self._require_shared(address)
+            path = await socket_path(self.config, address, path)
         if self._serves:
             transport: Transport = ServeTransport(
-                self.config, address, self._directory, serve_control(self.config, self._path), observer
+                self.config, address, self._directory, serve_control(self.config, path), observer
             )
             try:
-                return await self._initialise(transport, address)
+                return await self._initialise(transport, address, path)
             except SubCommandRefused as refused:
                 self._serves = False
                 self.notices.append(
                     f"{self.config.name} does not admit remote-serve: the manager uses one ssh command for each"
                     f" request, and polls ({refused})"
                 )
-        control = one_shot_control(self.config, self._path)
-        return await self._initialise(OneShotTransport(self.config, address, self._directory, control), address)
+        control = one_shot_control(self.config, path)
+        return await self._initialise(OneShotTransport(self.config, address, self._directory, control), address, path)
 
-    async def _initialise(self, transport: Transport, address: str) -> Connection:
+    async def _initialise(self, transport: Transport, address: str, path: str) -> Connection:
         try:
             await transport.open()
             request = {
@@ -202,7 +204,7 @@ class Connector:
             }
             reply = (await transport.call(request, _archive(self._setup.service_files()))).head
             self._check_ledgers(address, reply)
-            control = side_control(self.config, self._path)
+            control = side_control(self.config, path)
             shared = bool(reply.get("shared"))
             run_dir = str(reply.get("run_dir", self._directory))
             host = ConnectedHost(self.config, address, control, self._directory, run_dir, shared, self._run.log)
@@ -255,25 +257,17 @@ class Connector:
 
     async def _require_shared(self, address: str) -> None:
         """Make sure that a connection is open which a person has made."""
-        control = Control("no", self._path)
-        if await self._is_open(address, control):
+        if await is_open(self.config, address, self._path):
             return
         if self.config.second_factor == "ask" and not self._asked and sys.stdin is not None and sys.stdin.isatty():
             self._asked = True
             try:
-                await child.run_at_terminal(connect_command(self.config, address, control))
+                await child.run_at_terminal(connect_command(self.config, address, Control("no", self._path)))
             except OSError as error:
                 log.info("%s: nobody can be asked: %s", self.config.name, error)
-            if await self._is_open(address, control):
+            if await is_open(self.config, address, self._path):
                 return
         raise no_shared_connection(self.config, address)
-
-    async def _is_open(self, address: str, control: Control) -> bool:
-        argv = check_command(self.config, address, control)
-        try:
-            return (await child.run(argv, CHECK_PATIENCE)).exit_code == 0
-        except OSError as error:
-            raise not_startable(self.config, argv[0], error) from None
 
     def _write_uuid(self) -> None:
         """Write the UUID to the run directory of the same path here, for the test of a shared file system."""

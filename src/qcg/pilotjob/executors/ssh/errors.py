@@ -32,6 +32,8 @@ class NotShared(ConnectionProblem):
     """A login host does not have the run directory that another address of the same host has."""
 
 
+_SESSION_REFUSED = re.compile(r"Session open refused|administratively prohibited|session request failed")
+_NO_CONNECTION = re.compile(r"(kex|ssh)_exchange_identification|Connection (closed|reset) by UNKNOWN")
 _NETWORK = (
     (r"No route to host|Network is unreachable", "there is no route to {address}; check the network, or a VPN"),
     (r"Connection refused", "{address} refuses connections: its SSH server does not run, or listens on another port"),
@@ -63,7 +65,7 @@ _LOGIN = (
     ),
     (r"Could not resolve hostname", "the name {address} is not known on this machine; check `address`"),
     (
-        r"Session open refused|administratively prohibited|session request failed",
+        _SESSION_REFUSED.pattern,
         "{address} admits no further session on a connection (MaxSessions)",
     ),
     (
@@ -88,6 +90,8 @@ def failure(config: HostConfig, address: str, exit_code: int | None, stderr: str
     own = [found for found in stderr.splitlines() if found.startswith("qcg-pm:")]
     if own:
         return ConnectionProblem(f"{there}: {_shown(own[-1].removeprefix('qcg-pm:'))}")
+    if exit_code == SSH_FAILED and config.second_factor != "none" and _has_nothing_to_share(stderr):
+        return no_shared_connection(config, address)
     if exit_code == SSH_FAILED or exit_code is None:
         for pattern, sentence in (*_LOGIN, *_NETWORK):
             if re.search(pattern, stderr):
@@ -112,6 +116,11 @@ def failure(config: HostConfig, address: str, exit_code: int | None, stderr: str
     )
 
 
+def _has_nothing_to_share(stderr: str) -> bool:
+    """Whether a command that must not log in has found no shared connection: it ends before the login then."""
+    return bool(_NO_CONNECTION.search(stderr)) and not _SESSION_REFUSED.search(stderr)
+
+
 def not_startable(config: HostConfig, program: str, error: OSError) -> ConnectionProblem:
     return ConnectionProblem(
         f"{program!r} cannot be started on this machine: {error.strerror}; check `ssh` and `rsync`"
@@ -125,7 +134,8 @@ def no_shared_connection(config: HostConfig, address: str) -> ConnectionProblem:
         how = f"open one with `ssh -fNM {there}`, with a ControlPath in your ssh configuration"
     else:
         how = f"open one with `qcg-pm hosts connect {config.name}`"
-    return ConnectionProblem(f"{there} needs a person to log in, and no connection is open; {how}")
+    sentence = f"{there} needs a person to log in, and no connection is open; {how}"
+    return ConnectionProblem(sentence, by_network=True)
 
 
 def rsync_failed(config: HostConfig, what: str, exit_code: int, stderr: str) -> str:

@@ -14,6 +14,7 @@ from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.frames import FrameError, new_marker, request_frame
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.executors.ssh.transport import LOGIN_PATIENCE, OneShotTransport, checked
+from qcg.pilotjob.executors.ssh.user_connection import socket_path
 
 
 class LogViewer:
@@ -26,7 +27,7 @@ class LogViewer:
         self._config = config
         self._addresses = sorted(config.addresses, key=lambda address: address != last)
         self._run = config.run_directory(run_id)
-        self._control = side_control(config, control_path(config, os.getuid(), label))
+        self._path = control_path(config, os.getuid(), label)
 
     async def view(self, directory: str, mode: str, file: str, write: Callable[[bytes], None]) -> list[str]:
         """`mode`: list, cat or tail. `write` gets the bytes of the file as they arrive. Returns the names of the files
@@ -37,16 +38,19 @@ class LogViewer:
         request = {"do": "cat-log", "directory": directory, "mode": mode, "file": file}
         problems = []
         for address in self._addresses:
-            transport = _ViewTransport(self._config, address, self._run, self._control_for(mode))
+            control = await self._control_for(mode, address)
+            transport = _ViewTransport(self._config, address, self._run, control)
             try:
                 return await transport.view(request, write)
             except ConnectionProblem as problem:
                 problems.append(str(problem))
         raise ConnectionProblem("; ".join(dict.fromkeys(problems)))
 
-    def _control_for(self, mode: str) -> Control:
+    async def _control_for(self, mode: str, address: str) -> Control:
         """Following has a connection of its own: that of the manager ends with the run, before the last lines."""
-        return UNSHARED if mode == "tail" and self._config.second_factor == "none" else self._control
+        if mode == "tail" and self._config.second_factor == "none":
+            return UNSHARED
+        return side_control(self._config, await socket_path(self._config, address, self._path))
 
 
 class _ViewTransport(OneShotTransport):

@@ -8,6 +8,7 @@ from qcg.pilotjob.executors.ssh.commands import control_path, side_control
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.transport import OneShotTransport, RemoteError
+from qcg.pilotjob.executors.ssh.user_connection import socket_path
 from qcg.pilotjob.host.remote.errors import ABSENT
 
 
@@ -15,9 +16,10 @@ async def remove_run_directory(config: HostConfig, run_id: str, instance: str) -
     """Returns whether there was one. The host removes only a directory that records this instance.
 
     Raises: ConnectionProblem when no address can be reached; RemoteError with the answer of the host."""
-    control = side_control(config, control_path(config, os.getuid(), instance[:8]))
+    path = control_path(config, os.getuid(), instance[:8])
     problems = []
     for address in config.addresses:
+        control = side_control(config, await socket_path(config, address, path))
         transport = OneShotTransport(config, address, config.run_directory(run_id), control)
         try:
             await transport.call({"do": "remote-tidy", "purge": instance})

@@ -1,0 +1,62 @@
+"""Hosts where a person has to log in: every command uses the connection of the person, and none logs in by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.remote_run import RemoteRun, waiting_job
+from tests.support.ssh_lab import Lab
+
+pytestmark = pytest.mark.any_worker
+
+OWN = "-oControlPath=/tmp/qcg-pm-ssh-2001/own-%C"
+"""The connection that `qcg-pm hosts connect` opens."""
+
+
+@pytest.fixture
+def own_connection(lab: Lab) -> Iterator[None]:
+    """The connections of the test are closed at its end."""
+    yield
+    lab.citadel.run("ssh", OWN, "-O", "exit", "wizard", check=False)
+
+
+@pytest.fixture
+def user_configuration(lab: Lab) -> Iterator[str]:
+    """The ssh configuration of the user, which the test may change."""
+    text = lab.citadel.read(".ssh/config")
+    yield text
+    lab.citadel.run("ssh", "-O", "exit", "wizard", check=False)
+    lab.citadel.write(".ssh/config", text)
+
+
+def connect(lab: Lab) -> str:
+    return lab.citadel.run("qcg-pm", "hosts", "connect", "wizard", "--hosts", "hosts.toml", cwd="project").stdout
+
+
+def logins(lab: Lab) -> list[int]:
+    return [host.logins() for host in (lab.wizard, lab.tower)]
+
+
+@pytest.mark.usefixtures("own_connection")
+def test_nothing_logs_in_after_the_connection_of_a_person_was_lost(lab: Lab, channel: str, user_configuration: str):
+    """Neither to the host nor to the one on the way to it."""
+    lab.citadel.write(".ssh/config", "Host wizard\n  ProxyJump tower\n" + user_configuration)
+    jobs = [waiting_job("one", "echo said > out", outputs=["out"])]
+    run = RemoteRun(lab, jobs, channel=channel, second_factor="own", retrieve="always")
+    assert "is open now" in connect(lab)
+    run.start()
+    run.wait_for_log("one EXECUTING")
+    assert logins(lab) == [1, 1]
+    lab.citadel.run("ssh", OWN, "-O", "exit", "wizard")
+    run.wait_for_log("wizard is unreachable .*needs a person to log in, and no connection is open")
+    for mode in ("cat", "list", "tail"):
+        assert "needs a person to log in" in run.refused("-p", run.run_dir.name, "cat-log", "-m", mode, "one")
+    run.release()
+    assert logins(lab) == [1, 1]
+    connect(lab)
+    run.finish()
+    assert (run.wd / "work" / "1" / "one" / "out").read_text() == "said\n"
+    assert logins(lab) == [2, 2]
+    run.check_starts(["one"])
