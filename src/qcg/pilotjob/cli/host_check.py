@@ -43,6 +43,7 @@ from qcg.pilotjob.executors.ssh.errors import (
     rsync_failed,
 )
 from qcg.pilotjob.executors.ssh.transport import OneShotTransport, RemoteError, ServeTransport, Transport
+from qcg.pilotjob.executors.ssh.user_connection import socket_path
 
 OK, NOTE, FAILED = "ok", "note", "failed"
 PATIENCE = 60.0
@@ -178,8 +179,9 @@ class _AddressCheck:
                 found = await run(check_command(self._config, self._address, Control("no", self._path)), PATIENCE)
                 if found.exit_code != 0:
                     raise no_shared_connection(self._config, self._address)
+                self._path = await socket_path(self._config, self._address, self._path)
                 succeeded(f"a person has opened one to {self._there}")
-            control = Control("no", self._path)
+            control = side_control(self._config, self._path)
         else:
             control = Control("no", "none")
         begun = time.monotonic()
