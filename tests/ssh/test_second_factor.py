@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.remote_run import RemoteRun, waiting_job
+from tests.support.remote_run import RemoteRun, remote_job, waiting_job
 from tests.support.ssh_lab import Lab
 
 pytestmark = pytest.mark.any_worker
@@ -60,3 +61,34 @@ def test_nothing_logs_in_after_the_connection_of_a_person_was_lost(lab: Lab, cha
     assert (run.wd / "work" / "1" / "one" / "out").read_text() == "said\n"
     assert logins(lab) == [2, 2]
     run.check_starts(["one"])
+
+
+def test_a_connection_of_the_user_serves_everything(lab: Lab, channel: str, user_configuration: str):
+    lab.citadel.write(".ssh/config", "Host wizard\n  ControlPath ~/.ssh/cm-%C\n" + user_configuration)
+    lab.citadel.write("project/data/one", "x")
+    job = waiting_job("one", "cat ~/qcg-run/x/data/one > out", outputs=["out"])
+    run = RemoteRun(lab, [job], channel=channel, second_factor="reuse", install=["data"], retrieve="always").start()
+    run.wait_for_log("wizard is unreachable")
+    assert "ssh -fNM wizard" in run.why("one")
+    assert lab.wizard.logins() == 0
+    lab.citadel.run("ssh", "-fNM", "wizard")
+    assert "is open already" in connect(lab)
+    run.wait_for_marks(1)
+    run.release()
+    run.finish()
+    assert (run.wd / "work" / "1" / "one" / "out").read_text() == "x"
+    assert lab.wizard.logins() == 1
+    run.check_starts(["one"])
+
+
+@pytest.mark.usefixtures("own_connection")
+def test_a_manager_at_a_terminal_asks_once(lab: Lab, channel: str):
+    keys = {"channel": channel, "second_factor": "ask", "poll_interval": 1}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    lab.citadel.write("project/hosts.toml", "\n".join(["[wizard]", *lines, ""]))
+    lab.citadel.write("project/jobs.json", json.dumps([{"request": "submit", "jobs": [remote_job("one")]}]))
+    run = "qcg-pm run jobs.json --hosts hosts.toml --cores 1 --id x"
+    done = lab.citadel.run("script", "-qec", run, "/dev/null", cwd="project")
+    assert "SUCCEED" in done.stdout
+    assert lab.wizard.read("marks").split() == ["one"]
+    assert lab.wizard.logins() == 1
