@@ -170,6 +170,51 @@ def test_a_copy_that_fails_five_times_fails_its_job(lab, kind, reason, message):
     asyncio.run(scenario())
 
 
+class FailingLogs(FailingCopies):
+    def follows_end(self, ended: Ended) -> bool:
+        return True
+
+    async def after_end(self, host: ConnectedHost, ended: Sequence[Ended]) -> Sequence[Ended]:
+        self._try()
+        return ended
+
+
+UNRETRIEVED = (
+    "wizard: the logs of 1 attempt were not retrieved; `qcg-pm cat-log` shows them as long as the host has them"
+)
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_logs_that_are_given_up_are_reported_at_once_and_at_the_end(lab):
+    async def scenario() -> None:
+        observer = lab.start(files=FailingLogs(100))
+        send(observer, a_launch(1))
+        given_up = "wizard: the logs of 1 attempt could not be retrieved from wizard: rsync lost its connection."
+        await observer.until(lambda: given_up in observer.notices)
+        assert observer.ended["1.1"].exit_code == 0
+        await observer.executor.shut_down(1, "closed")
+        assert observer.notices[-1] == UNRETRIEVED
+        assert read_states(lab.run_dir)["wizard"].state == "closed"
+
+    asyncio.run(scenario())
+
+
+def test_logs_of_a_host_that_is_lost_during_the_copy_are_reported_at_the_end(lab, monkeypatch):
+    monkeypatch.setattr(shutdown, "LAST_RECORDS", 0.5)
+
+    async def scenario() -> None:
+        observer = lab.start(files=FailingLogs(100, by_network=True))
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.ended)
+        lab.far.go_down()
+        lab.far.cut()
+        await observer.executor.shut_down(1, "closed")
+        assert observer.notices[-1] == UNRETRIEVED
+        assert read_states(lab.run_dir)["wizard"].state != "closed"
+
+    asyncio.run(scenario())
+
+
 class RememberedFiles(NoJobFiles):
     """Forgets an attempt when its end is followed, as `RsyncJobFiles` does."""
 

@@ -280,3 +280,6 @@ def test_logs_that_cannot_be_written_here_fail_no_job(host: Host, caplog: pytest
     (end,) = host.after_end(ended("a.1"))
     assert end.exit_code == 0
     assert "logs of jobs on wizard cannot be written to" in caplog.text
+    [lost] = host.files.take_lost_logs()
+    assert (lost.attempts, "cannot be written to" in lost.reason) == (1, True)
+    assert host.files.take_lost_logs() == []

@@ -45,6 +45,11 @@ class CopyLane(Generic[T]):
     def is_empty(self) -> bool:
         return not self._waiting
 
+    @property
+    def waiting(self) -> Sequence[T]:
+        """The jobs whose files are not copied."""
+        return self._waiting
+
     def add(self, jobs: Sequence[T]) -> None:
         self._waiting += jobs
         self._begin()

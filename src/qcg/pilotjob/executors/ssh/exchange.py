@@ -52,7 +52,7 @@ class HostExchange:
         self.attempts = RemoteAttempts()
         self.acks = Acknowledgements(acked)
         self.flow = RecordFlow(self.name, acked, observer.records_received)
-        self.files = FileTasks(files, self.flow, self.wake_up, self._could_not_stage)
+        self.files = FileTasks(files, self.flow, self.wake_up, self._could_not_stage, self.show)
         self.polls = PollSchedule(config.submit_poll_interval, config.poll_interval)
         self.wake = asyncio.Event()
         """Set when there may be something to send."""

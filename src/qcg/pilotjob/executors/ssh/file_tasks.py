@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.executors.base import NumberedRecord
 from qcg.pilotjob.executors.ssh.copy_lane import CopyLane
-from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, with_problem
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, LostLogs, with_problem
 from qcg.pilotjob.executors.ssh.record_flow import RecordFlow
 from qcg.pilotjob.host.records import Ended, Launch
 
@@ -34,22 +35,30 @@ class FileTasks:
         flow: RecordFlow,
         changed: Callable[[], None],
         failed: Callable[[str, str], None],
+        show: Callable[[str], None],
     ) -> None:
         """`changed`: called when launches may go, or ends were reported. `failed`: gets the id of a launch whose inputs
-        could not be copied, and a sentence."""
+        could not be copied, and a sentence. `show`: gets a sentence for the user."""
         self._files = files
         self._flow = flow
         self._changed = changed
         self._failed = failed
+        self._show = show
         self._inputs = CopyLane(self._stage_in, self._give_up_inputs)
         self._ends = CopyLane(self._after_end, self._give_up_outputs)
         self._staging: set[str] = set()
         self._staged: set[str] = set()
+        self._lost_logs = 0
 
     @property
     def is_busy(self) -> bool:
         """Whether files of ended jobs are still to be copied."""
         return not self._ends.is_empty
+
+    @property
+    def unretrieved(self) -> int:
+        """The number of attempts whose ends were reported, and whose logs were not retrieved."""
+        return self._lost_logs + sum(not end.is_held for end in self._ends.waiting)
 
     def may_go(self, launch: Launch) -> bool:
         """Whether a launch can be sent: its inputs are there, or it has none."""
@@ -132,12 +141,23 @@ class FileTasks:
 
     async def _after_end(self, host: ConnectedHost, ends: list[_End]) -> None:
         reported = await self._files.after_end(host, [end.ended for end in ends])
+        for lost in self._files.take_lost_logs():
+            self._lose_logs(host, lost)
         by_id = {ended.id: ended for ended in reported}
         self._release([end._replace(ended=by_id.get(end.ended.id, end.ended)) for end in ends])
 
     def _give_up_outputs(self, host: ConnectedHost, ends: list[_End], why: str) -> None:
+        if logs := sum(not end.is_held for end in ends):
+            what = f"the logs of {pluralize(logs, 'attempt')} could not be retrieved from {host.config.name}"
+            self._lose_logs(host, LostLogs(logs, f"{what}: {why}."))
         problem = f"Its outputs could not be copied from {host.config.name}: {why}."
         self._release([end._replace(ended=with_problem(end.ended, problem)) for end in ends])
+
+    def _lose_logs(self, host: ConnectedHost, lost: LostLogs) -> None:
+        """Show the first failure at once. The number of all is shown at the end of the run."""
+        if not self._lost_logs:
+            self._show(f"{host.config.name}: {lost.reason}")
+        self._lost_logs += lost.attempts
 
     def _release(self, ends: Sequence[_End]) -> None:
         for end in ends:

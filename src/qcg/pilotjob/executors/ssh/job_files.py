@@ -31,6 +31,15 @@ class ConnectedHost(NamedTuple):
     """The log directory of this start of the run, such as `log.20180418T025047Z`."""
 
 
+class LostLogs(NamedTuple):
+    """Logs that could not be retrieved, in a copy that is not repeated."""
+
+    attempts: int
+    """Their number."""
+    reason: str
+    """A sentence."""
+
+
 class JobFiles(ABC):
     """Copies files of jobs.
 
@@ -60,6 +69,10 @@ class JobFiles(ABC):
     @abstractmethod
     async def after_end(self, host: ConnectedHost, ended: Sequence[Ended]) -> Sequence[Ended]:
         """Copy outputs and logs of these attempts. Returns the ends to report, with a message where copying failed."""
+
+    def take_lost_logs(self) -> list[LostLogs]:
+        """Logs that `after_end` could not retrieve since the last call."""
+        return []
 
 
 def with_problem(end: Ended, problem: str) -> Ended:

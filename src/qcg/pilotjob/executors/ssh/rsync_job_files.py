@@ -26,7 +26,7 @@ from qcg.pilotjob.executors.ssh.file_lists import (
     missing_patterns,
     without_parts,
 )
-from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, with_problem
+from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, JobFiles, LostLogs, with_problem
 from qcg.pilotjob.host.records import Ended, EndReason, Launch
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class RsyncJobFiles(JobFiles):
         self._retrieve = retrieve
         self._recall = recall
         self._launched: dict[str, FilesOfAttempt] = {}
+        self._lost_logs: list[LostLogs] = []
 
     # -- before a start -----------------------------------------------------------------------------------------------
 
@@ -173,6 +174,10 @@ class RsyncJobFiles(JobFiles):
             self._launched.pop(end.id, None)
         return ends
 
+    def take_lost_logs(self) -> list[LostLogs]:
+        lost, self._lost_logs = self._lost_logs, []
+        return lost
+
     def _files_of(self, ended: Ended) -> FilesOfAttempt | None:
         if ended.id not in self._launched:
             recalled = self._recall(ended)
@@ -223,7 +228,7 @@ class RsyncJobFiles(JobFiles):
         return problems
 
     async def _retrieve_logs(self, host: ConnectedHost, ended: Sequence[Ended]) -> None:
-        """Copy log directories to the local tree. A failure is logged, and fails no job."""
+        """Copy log directories to the local tree. A failure is noted as `LostLogs`, and fails no job."""
         wanted = [files for end in ended if self._wants_logs(end) and (files := self._files_of(end))]
         earlier = [files.directory for files in wanted if files.is_earlier]
         own = [files.directory for files in wanted if not files.is_earlier]
@@ -236,7 +241,8 @@ class RsyncJobFiles(JobFiles):
                 for log_directory in sorted(path.name for path in self._tree.glob("log.*")):
                     _link_logs(self._tree, log_directory, earlier)
         except OSError as error:
-            log.warning("logs of jobs on %s cannot be written to %s: %s", host.config.name, self._tree, error)
+            what = f"logs of jobs on {host.config.name} cannot be written to {self._tree}: {error.strerror}"
+            self._lose_logs(len(wanted), f"{what}.")
 
     async def _copy_logs(self, host: ConnectedHost, place: str, rules: list[str], count: int) -> None:
         """Copy logs from a directory below the run directory to the same one below the local tree."""
@@ -249,7 +255,11 @@ class RsyncJobFiles(JobFiles):
         finished = await _run(host, argv)
         if finished.exit_code != 0:
             what = f"the logs of {pluralize(count, 'attempt')} could not be retrieved from {config.name}"
-            log.warning("%s", _sentence(host, what, finished))
+            self._lose_logs(count, _sentence(host, what, finished))
+
+    def _lose_logs(self, count: int, reason: str) -> None:
+        log.warning("%s", reason)
+        self._lost_logs.append(LostLogs(count, reason))
 
 
 def _link(directory: Path, pairs: Iterable[tuple[str, str]]) -> None:

@@ -74,6 +74,11 @@ class HostShutdown:
         elif (connection := self._link.connection) is not None:
             with suppress(asyncio.TimeoutError, TimeoutError, ConnectionProblem, RemoteError, OSError):
                 await asyncio.wait_for(self._tidy(connection), TIDY_PATIENCE)
+        if unretrieved := exchange.files.unretrieved:
+            self._observer.notice(
+                f"{self._name}: the logs of {pluralize(unretrieved, 'attempt')} were not retrieved; `qcg-pm cat-log`"
+                " shows them as long as the host has them"
+            )
 
     async def _end_attempts(self, grace: float) -> None:
         exchange = self._exchange
@@ -119,11 +124,7 @@ class HostShutdown:
             self._observer.notice(
                 f"{self._name}: the last records of this host are not in the registry; --resume reads them"
             )
-        elif self._exchange.files.is_busy:
-            self._observer.notice(
-                f"{self._name}: not all logs were retrieved; `qcg-pm cat-log` shows those that are there"
-            )
-        else:
+        elif not self._exchange.files.is_busy:
             self._link.mark_closed()
         await connection.close_shared()
 
