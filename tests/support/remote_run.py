@@ -130,7 +130,7 @@ class RemoteRun:
     def explain(self) -> str:
         """What is known about the run, for the message of a failed test."""
         log = self.log()
-        parts = [(self.wd / "out").read_text(), (self.wd / "err").read_text(), log[-6000:]]
+        parts = [self.output(), log[-6000:]]
         found = _processes_on(self.lab.hosts)
         far = [path.read_text()[-2000:] for path in self.far_directory().glob(".service/*.log")]
         return "\n".join([*parts, *found, *far])
@@ -140,6 +140,10 @@ class RemoteRun:
     def log(self) -> str:
         path = self.run_dir / "service.log"
         return path.read_text() if path.exists() else ""
+
+    def output(self) -> str:
+        """What the managers of the run have written to the terminal."""
+        return (self.wd / "out").read_text() + (self.wd / "err").read_text()
 
     def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> None:
         wait_for(lambda: re.search(pattern, self.log()), timeout, lambda: f"{pattern!r} in the log\n{self.explain()}")
