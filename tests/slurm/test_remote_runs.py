@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.slurm.allocation_run import AllocationRun
 from tests.support.pilot import job, write_requests
 from tests.support.slurm_cluster import Cluster
 from tests.support.tiers import per_tier
@@ -72,6 +73,28 @@ def test_remote_and_local_jobs_of_one_run_depend_on_each_other(cluster: Cluster,
     output = (far_directory(cluster) / "log/job/1/second/NN/job.out").read_text()
     assert output.split()[0].isdecimal()
     assert "Comment=of the host" in output
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_jobs_of_an_allocation_and_of_a_remote_host_depend_on_each_other(cluster: Cluster, channel: str):
+    """One request file: the manager is in the batch job, and the host runs jobs in the background."""
+    keys = {"address": "remote-n4", "channel": channel, "directory": str(cluster.cwd / "far"), "poll_interval": 1}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    (cluster.cwd / "hosts.toml").write_text("\n".join(["[far]", *lines, ""]))
+    jobs = [
+        job("first", "bash", "-c", "hostname > first.out"),
+        {
+            **job("second", "bash", "-c", "cat ../../../../../first.out; hostname", after=["first"]),
+            "remote": {"host": "far"},
+        },
+        job("third", "bash", "-c", "hostname > third.out", after=["second"]),
+    ]
+    run = AllocationRun(cluster, jobs, "--hosts hosts.toml --id r", nodes=2, nodelist="n[1-2]").wait()
+    assert run.states == dict.fromkeys(["first", "second", "third"], "SUCCEED"), run.done.stdout
+    near = [(cluster.cwd / name).read_text() for name in ("first.out", "third.out")]
+    assert set(near) <= {"n1\n", "n2\n"}
+    far = (far_directory(cluster) / "log/job/1/second/NN/job.out").read_text()
+    assert far == f"{near[0]}n4\n"
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
