@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -156,6 +158,38 @@ def test_a_host_without_python_is_explained_and_leaves_other_hosts_alone(lab: La
     run.qcg_pm("-p", run.run_dir.name, "cancel", "never")
     assert run.wait() == 1
     assert run.states() == {"never": "CANCELED", "fine": "SUCCEED"}
+
+
+def test_a_host_that_cannot_be_initialised_leaves_another_table_for_the_same_machine_alone(lab: Lab, channel: str):
+    hosts = {"bad": {"address": "wizard", "python": "python9"}, "good": {"address": "wizard"}}
+    jobs = [remote_job("never", host="bad"), remote_job("fine", host="good")]
+    run = RemoteRun(lab, jobs, channel=channel, hosts=hosts).start()
+    run.wait_for_states({"fine": "SUCCEED"})
+    run.wait_for_log("bad is unreachable")
+    assert "python9" in run.why("never")
+    run.qcg_pm("-p", run.run_dir.name, "cancel", "never")
+    assert run.wait() == 1
+    assert run.states() == {"never": "CANCELED", "fine": "SUCCEED"}
+    run.check_starts(["fine"])
+
+
+@pytest.fixture
+def ending_logind(lab: Lab) -> Iterator[None]:
+    """The settings of a logind that ends the processes of a user at logout."""
+    configure = "mkdir -p /run/systemd/users /etc/systemd; printf '[Login]\\nKillUserProcesses=yes\\n' > $0"
+    lab.wizard.run("sh", "-c", configure, "/etc/systemd/logind.conf", as_root=True)
+    yield
+    lab.wizard.run("rm", "-rf", "/run/systemd/users", "/etc/systemd/logind.conf", as_root=True)
+
+
+@pytest.mark.usefixtures("ending_logind")
+def test_a_host_that_ends_processes_at_logout_is_noticed_with_advice(lab: Lab, channel: str):
+    advice = r"ends all processes of hobo at logout \(KillUserProcesses=yes of logind\).*`loginctl enable-linger hobo`"
+    run = RemoteRun(lab, [remote_job("one")], channel=channel).start()
+    run.finish()
+    assert len(re.findall(f"wizard: .*{advice}", run.output())) == 1, run.output()
+    check = lab.citadel.run("qcg-pm", "hosts", "check", "wizard", "--hosts", "hosts.toml", cwd="project").stdout
+    assert re.search(f"^note +advice .*{advice}", check, re.MULTILINE)
 
 
 def test_a_directory_of_another_run_is_left_alone(lab: Lab, channel: str):
