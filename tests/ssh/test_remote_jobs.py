@@ -63,14 +63,42 @@ def test_iterations_and_dependencies_cross_hosts(lab: Lab, channel: str):
     assert run.status("many", point="2")["EXIT_CODE"] == "0"
 
 
-def test_any_host_with_room_takes_a_job(lab: Lab):
+def test_any_host_with_room_takes_a_job(lab: Lab, channel: str):
     jobs = [waiting_job(f"any-{number}", host="*") for number in range(4)]
-    run = RemoteRun(lab, jobs, hosts={"wizard": {"cores": 2}, "tower": {"cores": 2}}).start()
+    hosts = {"wizard": {"cores": 2}, "tower": {"cores": 2}}
+    run = RemoteRun(lab, jobs, channel=channel, hosts=hosts).start()
     wait_for(lambda: len(run.marks(lab.wizard)) == 2 == len(run.marks(lab.tower)), what="two jobs on each host")
     for host in (lab.wizard, lab.tower):
         run.release(host)
     run.finish()
     run.check_starts([f"any-{number}" for number in range(4)], lab.wizard, lab.tower)
+
+
+def test_jobs_share_the_gpus_of_a_host(lab: Lab, channel: str):
+    jobs = [waiting_job(f"gpu-{n}", "echo $CUDA_VISIBLE_DEVICES", nodeCrs={"gpu": 1}) for n in range(3)]
+    run = RemoteRun(lab, jobs, channel=channel, gpus=2).start()
+    run.wait_for_log("gpu-0 EXECUTING")
+    run.wait_for_log("gpu-1 EXECUTING")
+    assert "gpu-2 QUEUED: it needs 1 core on one node and 1 GPU" in run.why("gpu-2"), "two of four cores are free"
+    assert sorted(run.marks()) == ["gpu-0", "gpu-1"]
+    run.release()
+    run.finish()
+    used = [(run.attempt(f"gpu-{n}") / "job.out").read_text().strip() for n in range(3)]
+    assert sorted(used[:2]) == ["0", "1"]
+    assert used[2] in used[:2]
+
+
+def test_jobs_share_the_memory_of_a_host(lab: Lab, channel: str):
+    jobs = [waiting_job(f"large-{n}", resources={"mem": "600MB"}) for n in range(2)]
+    run = RemoteRun(lab, jobs, channel=channel, memory=1000).start()
+    run.wait_for_log("large-0 EXECUTING")
+    assert "large-1 QUEUED: it needs 1 core on one node and 600 MiB of memory" in run.why("large-1"), (
+        "three of four cores are free"
+    )
+    assert run.marks() == ["large-0"]
+    run.release()
+    run.finish()
+    run.check_starts(["large-0", "large-1"])
 
 
 def test_cancelled_jobs_end_with_their_children(lab: Lab, channel: str):
