@@ -92,3 +92,20 @@ def test_a_manager_at_a_terminal_asks_once(lab: Lab, channel: str):
     assert "SUCCEED" in done.stdout
     assert lab.wizard.read("marks").split() == ["one"]
     assert lab.wizard.logins() == 1
+
+
+@pytest.mark.usefixtures("own_connection")
+def test_files_are_copied_with_one_session_for_each_connection_in_one_shot_mode(lab: Lab):
+    lab.wizard.configure_sshd(MaxSessions=1)
+    job = remote_job("one", "echo said > out", outputs=["out"])
+    run = RemoteRun(lab, [job], second_factor="own")
+    connect(lab)
+    check = ("qcg-pm", "hosts", "check", "wizard", "--hosts", "hosts.toml")
+    over_channel = lab.citadel.run(*check, cwd="project", check=False)
+    assert over_channel.returncode == 1
+    assert 'files can be copied with channel = "one-shot" only' in over_channel.stdout
+    run.configure({"wizard": {"channel": "one-shot", "second_factor": "own"}})
+    assert "wizard can be used." in lab.citadel.run(*check, cwd="project").stdout
+    run.start().finish()
+    assert (run.wd / "work" / "1" / "one" / "out").read_text() == "said\n"
+    assert lab.wizard.logins() == 1

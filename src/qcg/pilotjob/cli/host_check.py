@@ -307,8 +307,12 @@ class _AddressCheck:
         begun = time.monotonic()
         found = await run(ssh_command(self._config, self._address, control, far, stdin=False), PATIENCE)
         if "refused" in found.stderr or "session request failed" in found.stderr:
-            text = "the host admits one session on a connection (MaxSessions 1); file transfers log in by themselves"
-            self._note("sessions", NOTE, text, begun)
+            files = (
+                "file transfers log in by themselves"
+                if self._config.second_factor == "none"
+                else 'files can be copied with channel = "one-shot" only'
+            )
+            self._note("sessions", NOTE, f"the host admits one session on a connection (MaxSessions 1); {files}", begun)
         else:
             self._note("sessions", OK, "several on one connection", begun)
 
