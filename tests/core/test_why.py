@@ -123,7 +123,7 @@ FULL: list[tuple[list[NodeSpec], JobDescription, JobDescription, str]] = [
         GPUS,
         job("taken", gpus=2),
         job("asked", gpus=2),
-        "it needs 1 core on one node and 2 GPUs, and no such node has more than 0 of its cores free",
+        "it needs 1 core on one node and 2 GPUs, and no node has 2 GPUs free",
     ),
 ]
 

@@ -67,7 +67,7 @@ def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | N
     extras = describe_extras(request)
     if request.own is not None and request.own.gpu_share and any(node.slots for node in nodes):
         return f"{extras} requested, but jobs go through a batch system there, which gives whole GPUs only"
-    if extras and not _able(request, nodes):
+    if extras and not able_nodes(request, nodes):
         return f"{extras} on a node requested, but no node has {_most_memory(request, nodes)}"
     of_nodes = f" and {extras}" if request.nodes and extras else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
@@ -104,7 +104,7 @@ def least(request: ResourceRequest) -> int:
 
 def capacity(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> int:
     """The number of nodes or cores, whichever `least` counts, that these nodes have for the request."""
-    able = _able(request, nodes)
+    able = able_nodes(request, nodes)
     if request.nodes is not None:
         per_node = request.cores.least if request.cores else 1
         return sum(len(node.cores) >= per_node for node in able)
@@ -161,7 +161,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _able(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+def able_nodes(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
     """The nodes with enough GPUs, memory and counters."""
     able = [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
     own = request.own

@@ -15,6 +15,7 @@ from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import resolve
 from qcg.pilotjob.core.drain import drained_in_words
 from qcg.pilotjob.core.feasibility import (
+    able_nodes,
     capacity,
     count,
     describe_counters,
@@ -464,9 +465,10 @@ def _shortage(request: ResourceRequest, free: list[NodeSpec], nodes: list[NodeSp
     """How much of what a request needs is free in one group with these nodes."""
     if any(node.slots for node in nodes):
         return "all job slots are taken"
+    extras = describe_extras(request)
+    if extras and not able_nodes(request, free):
+        return f"no node has {extras} free"
     number = capacity(request, free)
-    if request.own is not None and request.own.is_on_nodes and not number:
-        return f"no node has {describe_extras(request)} free"
     if request.nodes is None and request.one_node:
         return f"no such node has more than {number} of its cores free"
     return f"{number} of {capacity(request, nodes)} {'is' if number == 1 else 'are'} free"
