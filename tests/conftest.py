@@ -1,4 +1,4 @@
-"""What every test has: a check of what it leaves behind, settings of hypothesis, a directory of its own."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytest_plugins = [
     "tests.support.tiers",
 ]
 
-# Machines that run tests are shared and slow at times: what an example does counts, not how long it took.
+# Machines that run tests are shared and slow at times, so examples have no deadline.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
@@ -35,7 +35,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 
 @pytest.fixture(scope="session", autouse=True)
 def _claims_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Managers of fixtures that several tests share claim cores in a directory of their own."""
+    """Core claims of managers that several tests share have a separate directory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CORE_CLAIMS, str(_private(tmp_path_factory.mktemp("claims"))))
         yield
@@ -43,7 +43,7 @@ def _claims_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def _claims_of_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has all cores, whatever other tests run at the same time."""
+    """Each test can claim all cores, whatever other tests run at the same time."""
     monkeypatch.setenv(CORE_CLAIMS, str(_private(tmp_path_factory.mktemp("claims"))))
 
 

@@ -32,7 +32,7 @@ from qcg.pilotjob.runs.manager_process import has_manager, registry_holder
 from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_notices, write_submission
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import job, run, start, write_requests
-from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
+from tests.support.second_user import NAME, UID, give_away, needs_root, irregular_files, run_as_second_user
 from tests.support.waiting import wait_for
 
 pytestmark = needs_root
@@ -43,7 +43,7 @@ FILES = ["contact.json", "registry.sqlite", "registry.sqlite-wal", "agent-local.
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory, in which every user can make files. Nobody else can enter those of pytest."""
+    """The working directory, where every user can create files. Other users cannot enter the directories of pytest."""
     with tempfile.TemporaryDirectory(prefix="qcg-pm-test-") as place:
         Path(place).chmod(0o755)
         directory = Path(place, "shared")
@@ -55,7 +55,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def pm(*arguments: str | Path) -> Result:
-    """One that hangs is interrupted."""
+    """Run a command in this process; a command that hangs is interrupted."""
 
     def end(number: int, frame: object) -> None:
         raise AssertionError(f"qcg-pm {arguments} hung")
@@ -70,7 +70,7 @@ def pm(*arguments: str | Path) -> Result:
 
 
 def run_dir_in(wd: Path, name: str, *, age: float = 0) -> Path:
-    """A run directory without anything in it, so many seconds old."""
+    """An empty run directory of this age in seconds."""
     directory = wd / f".qcgpjm-service-{name}"
     directory.mkdir(mode=0o700)
     os.utime(directory, (1e9 - age, 1e9 - age))
@@ -211,7 +211,7 @@ def _touched(path: Path) -> Path:
 
 
 def test_two_users_work_in_one_directory_without_seeing_each_others_runs(shared: Path, left_run: Path):
-    """The other user has a process of its own here; root is the one whose run was left."""
+    """The other user has its own process here; root is the owner of the interrupted run."""
     roots = copy_of(left_run, shared, "roots")
     (shared / "service.log").symlink_to(roots / "service.log")
     path = write_requests(shared / "r.json", [job("a", "true")])
@@ -365,7 +365,7 @@ def test_no_command_hangs_on_odd_files_of_a_run(shared: Path, left_run: Path, na
     mine = copy_of(left_run, shared, "mine")
     place = mine / name
     place.unlink(missing_ok=True)
-    for _ in odd_things(place):
+    for _ in irregular_files(place):
         _look_at_everything(mine)
     _sparse(place)
     _look_at_everything(mine)
@@ -395,7 +395,7 @@ def test_a_run_with_an_odd_file_is_resumed_or_refused_and_never_hangs(shared: Pa
 
 def test_a_ledger_that_is_no_regular_own_file_is_not_opened(tmp_path: Path):
     path = tmp_path / "agent-n1.ledger"
-    for kind in odd_things(path):
+    for kind in irregular_files(path):
         with pytest.raises(LedgerError, match=kind):
             Ledger(str(path))
     _sparse(path)
@@ -409,7 +409,7 @@ def test_a_ledger_that_is_no_regular_own_file_is_not_opened(tmp_path: Path):
 
 def test_no_command_hangs_on_an_odd_request_file(shared: Path):
     place = shared / "requests.json"
-    for kind in odd_things(place):
+    for kind in irregular_files(place):
         if kind != "a symbolic link":
             done = run("qcg-pm", "validate", place, cwd=shared)
             assert done.returncode == 2, kind

@@ -1,4 +1,4 @@
-"""The leak check, run on small test files in a pytest of their own."""
+"""The leak check, run on small test files in a separate pytest."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def run_checked(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
 
     def run(source: str, *, patient: bool = True) -> pytest.RunResult:
         if not patient:
-            pytester.makeconftest("from tests.support import leaks\n\nleaks.LOOKS = 50")
+            pytester.makeconftest("from tests.support import leaks\n\nleaks.POLLS = 50")
         pytester.makepyfile(source)
         return pytester.runpytest_subprocess("-p", "tests.support.leaks", "-p", "no:cacheprovider", "-rA")
 
     return run
 
 
-def test_that_clean_up_after_themselves_pass(run_checked):
+def test_tests_that_clean_up_after_themselves_pass(run_checked):
     result = run_checked("""
         import os, socket, subprocess, sys, threading
         import pytest
@@ -54,7 +54,7 @@ def test_that_clean_up_after_themselves_pass(run_checked):
     result.assert_outcomes(passed=4)
 
 
-def test_that_leave_something_behind_fail_and_say_what(run_checked, pytester: pytest.Pytester):
+def test_tests_that_leave_something_behind_fail_and_name_it(run_checked, pytester: pytest.Pytester):
     result = run_checked(
         """
         import os, socket, subprocess
@@ -151,7 +151,7 @@ def test_fixtures_of_wider_scope_must_close_in_the_end(run_checked):
     result.stdout.fnmatch_lines("*descriptor * -> /dev/zero")
 
 
-def test_this_very_run_is_checked(request: pytest.FixtureRequest):
+def test_this_test_run_is_checked_for_leaks(request: pytest.FixtureRequest):
     assert "_test_leaves_nothing_behind" in request.fixturenames
 
 
@@ -164,7 +164,7 @@ def test_a_process_that_was_not_waited_for_is_not_alive():
     assert is_alive(os.getpid())
 
 
-def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
+def test_processes_that_are_set_apart_are_not_checked_and_others_are(run_checked):
     result = run_checked(
         """
         import os, subprocess
@@ -172,7 +172,7 @@ def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
         from tests.support import processes
 
         @pytest.fixture(scope="session")
-        def world():
+        def apart():
             process = subprocess.Popen(["sh", "-c", "read line; sleep 61 & wait"], stdin=subprocess.PIPE)
             processes.set_apart(processes.identify(process.pid))
             yield process
@@ -180,14 +180,14 @@ def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
             process.stdin.close()
             process.wait()
 
-        @pytest.mark.leaves_open("the pipe to the world")
-        def test_that_makes_the_world(world): ...
+        @pytest.mark.leaves_open("the pipe to the process")
+        def test_that_starts_a_process_set_apart(apart): ...
 
-        def test_that_starts_something_in_it(world):
-            os.write(world.stdin.fileno(), b"go\\n")
-            while not processes.children(world.pid): ...
+        def test_that_starts_a_child_of_it(apart):
+            os.write(apart.stdin.fileno(), b"go\\n")
+            while not processes.children(apart.pid): ...
 
-        def test_that_starts_something_outside(world):
+        def test_that_starts_another_process(apart):
             subprocess.Popen(["sleep", "62"])
     """,
         patient=False,

@@ -1,4 +1,4 @@
-"""Commands that tests start, when they hang."""
+"""Hanging commands print their stack."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ stand_still()
 """
 
 
-def test_a_command_that_hangs_tells_where_when_it_is_asked(monkeypatch: pytest.MonkeyPatch):
+def test_a_hanging_command_prints_its_stack_at_sigabrt(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(pilot.COMMANDS, "hangs", ["-c", HANGS])
     process = pilot.start("hangs")
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGABRT)
-    _, told = process.communicate()
-    assert "in stand_still" in told
+    _, stack = process.communicate()
+    assert "in stand_still" in stack

@@ -1,4 +1,4 @@
-"""Commands that tests start react to signals, also where the tests run in the background."""
+"""Commands that tests start react to signals, even when the tests run in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in the short tier, and what with --long."""
+"""The tests of the short tier, and of the tier of --long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are opened only when they are what they should be, and never block."""
+"""Files are opened only when they have the expected type and owner, and opening never blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcg.pilotjob.host.safe_open import (
     read_input,
     read_own,
 )
-from tests.support.second_user import NAME, give_away, needs_root, odd_things
+from tests.support.second_user import NAME, give_away, irregular_files, needs_root
 
 
 def test_an_own_file_is_read(tmp_path: Path):
@@ -36,7 +36,7 @@ def test_a_missing_file_is_missing(tmp_path: Path):
 
 def test_nothing_but_a_regular_file_is_opened(tmp_path: Path):
     path = tmp_path / "file"
-    for kind in odd_things(path):
+    for kind in irregular_files(path):
         for look in (open_own, open_regular, check_own_file):
             with pytest.raises(UnsafeFile, match=kind):
                 look(path)

@@ -179,7 +179,7 @@ def test_a_laboratory_ends_with_the_process_that_started_it():
 
 
 def test_a_process_that_a_test_leaves_on_a_host_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tests.support.ssh_host.LOOKS", 3)
+    monkeypatch.setattr("tests.support.ssh_host.POLLS", 3)
     lab.wizard.run("bash", "-c", "setsid sleep 600 >/dev/null 2>&1 &")
     (left,) = lab.clean_up()
     assert left.startswith("<hobo@wizard>")

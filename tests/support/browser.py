@@ -1,6 +1,6 @@
-"""A plugin with a headless browser, started once per file, and pages that collect what goes wrong in them.
+"""A plugin with a headless browser, started once per file, and pages that collect errors.
 
-A browser starts and ends processes as it likes, so the leak check leaves out the processes below its driver.
+The browser starts and ends processes on its own, so the leak check leaves out the processes below its driver.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Troubles(list[str]):
 def browser() -> Iterator[Any]:
     if not Path(CHROMIUM).exists():
         pytest.skip("needs the package chromium")
-    from playwright.sync_api import sync_playwright  # here: other tests do without
+    from playwright.sync_api import sync_playwright  # imported here: other tests do not need Playwright
 
     before = processes.descendants()
     with sync_playwright() as playwright:
@@ -56,7 +56,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def open_page(browser: Any, address: str, view: str = "", **options: Any) -> Iterator[Any]:
-    """A page in a context of its own. In the end there must have been no trouble but `page.expected`."""
+    """A page in a context of its own. At the end it must have had no trouble except `page.expected`."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     context.set_default_timeout(20_000)
     page = context.new_page()

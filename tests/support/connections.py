@@ -6,7 +6,7 @@ import socket
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side has closed it; what it has sent before is read and dropped."""
+    """Whether the other side has closed the connection; data that it sent before is dropped."""
     connection.setblocking(False)
     try:
         while connection.recv(4096):

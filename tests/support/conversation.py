@@ -1,4 +1,4 @@
-"""Talks to a running service: requests go in as JSON text, each answer comes back, states can be awaited."""
+"""Talks to a running service: sends requests as JSON text, returns replies, and waits for job states."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Conversation(RunObserver):
         return self._reached.setdefault((name, state), asyncio.Event())
 
     async def until(self, name: str, state: str) -> None:
-        """A job or an iteration is, or has been, in this state."""
+        """Wait until a job or an iteration has reached this state."""
         await asyncio.wait_for(self._event(name, state).wait(), PATIENCE)
 
     def forget(self, name: str) -> None:
-        """Another job will have this name."""
+        """Forget a job: its name will be reused."""
         self._reached = {key: event for key, event in self._reached.items() if key[0] != name}
 
     async def text(self, raw: bytes) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Conversation(RunObserver):
         return reply
 
     async def ask(self, request: str, **more: Any) -> Any:
-        """The whole reply, as it would travel."""
+        """The whole reply, as a client would receive it."""
         return await self.text(json.dumps({"request": request, **more}).encode())
 
     async def data(self, request: str, **more: Any) -> Any:
@@ -59,14 +59,14 @@ class Conversation(RunObserver):
         return reply["data"]
 
     async def info(self, name: str, **more: Any) -> Any:
-        """What jobInfo knows of one job."""
+        """The jobInfo data of one job."""
         entry = (await self.data("jobInfo", jobNames=[name], **more))["jobs"][name]
         assert entry["status"] == 0, entry
         return entry["data"]
 
 
 class _Open(Service):
-    """Stays until it is told to end, as it would for a client."""
+    """A service that runs until a shutdown request, as for a client."""
 
     async def _wait_for_end(self, manager: Manager, prepared: PreparedRun) -> None:
         await manager.shutdown.wait()
@@ -75,7 +75,7 @@ class _Open(Service):
 def talk(
     wd: Path, scenario: Callable[[Conversation], Awaitable[None]], nodes: str | None = "4", **more: Any
 ) -> RunResult:
-    """Run a service in this process and a scenario against it; how the service ended."""
+    """Run a service in this process and a scenario against it; returns the result of the service."""
     return asyncio.run(_talk(Options(wd=str(wd), nodes=nodes, **more), scenario))
 
 

@@ -26,19 +26,19 @@ from tests.support.waiting import wait_for
 HISTORY = ["QUEUED", "SCHEDULED", "EXECUTING"]
 PATIENCE = 60.0
 
-# The options with which each command resumes a run, and those before the request file of a new run.
+# The options with which each command resumes a run, and the options before the request file of a new run.
 RESUMING = {"qcg-pm": ["run"], "qcg-pm-service": []}
 BEGINNING = {"qcg-pm": [], "qcg-pm-service": ["--file-path"]}
 
 
 def marking(name: str, then: str = "", **more: Any) -> dict[str, Any]:
-    """A job that leaves a mark with its name (and index) when it starts, and then does something."""
+    """A job that writes a mark with its name (and index) when it starts, and then runs a script."""
     mark = f"{name}:${{it}}" if "iteration" in more else name
     return job(name, "/bin/sh", "-c", f"echo {mark} >> marks; {then or 'exit 0'}", **more)
 
 
 def waiting(name: str, **more: Any) -> dict[str, Any]:
-    """A job that says its pid, and ends once the file `release` is there."""
+    """A job that writes its pid, and ends once the file `release` exists."""
     return marking(name, f"echo $$ >> {name}.pid; until [ -e release ]; do sleep 0.05; done", **more)
 
 
@@ -54,12 +54,12 @@ class Crashing:
     # -- life and death ---------------------------------------------------------------------------------------------
 
     def start(self, command: str = "qcg-pm", *options: str) -> subprocess.Popen[str]:
-        """A manager for the run: the first one, or one that resumes what the one before has left."""
+        """Start a manager for the run: the first one, or one that resumes the run."""
         self.manager = start(command, *self._arguments(command), *options, cwd=self.wd)
         return self.manager
 
     def finish(self, command: str = "qcg-pm", *options: str) -> subprocess.CompletedProcess[str]:
-        """Let a manager bring the run to its end."""
+        """Run a manager until the end of the run."""
         process = self.start(command, *options)
         out, err = self._communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -67,7 +67,7 @@ class Crashing:
     def _arguments(self, command: str) -> tuple[str, ...]:
         if (self.run_dir / "registry.sqlite").exists() and self._has_begun():
             return (*RESUMING[command], "--resume", str(self.run_dir))
-        if self.run_dir.exists():  # nothing was promised to anybody yet
+        if self.run_dir.exists():  # no request has been acknowledged yet
             for path in self.run_dir.iterdir():
                 path.unlink()
             self.run_dir.rmdir()
@@ -83,13 +83,13 @@ class Crashing:
             raise
 
     def wait(self) -> int:
-        """Until the manager has ended by itself; its exit code."""
+        """Wait until the manager has exited; its exit code."""
         self._communicate()
         assert self.manager is not None
         return self.manager.returncode
 
     def _communicate(self) -> tuple[str, str]:
-        """What the manager says until its end. One that goes on with the run may take its time for that."""
+        """The output of the manager until its end. A manager that resumes the run may need more time for that."""
         assert self.manager is not None
         before = None
         while (now := (len(self.marks()), self._reported())) != before:
@@ -106,13 +106,13 @@ class Crashing:
         return len(_text(self.run_dir / "jobs.report"))
 
     def kill_manager(self) -> None:
-        """Like a power failure for this one process."""
+        """Kill the manager with SIGKILL; agents and jobs continue."""
         assert self.manager is not None
         self.manager.kill()
         self.manager.communicate()
 
     def kill_agent(self) -> int:
-        """Its pid."""
+        """Kill the agent; returns its pid."""
         pid = self.agent_pid()
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not is_alive(pid), what=f"the end of agent {pid}")
@@ -129,7 +129,7 @@ class Crashing:
         return pid if is_alive(pid) else 0
 
     def release(self) -> None:
-        """Let the waiting jobs end."""
+        """Release the waiting jobs."""
         (self.wd / "release").touch()
 
     # -- what it did ------------------------------------------------------------------------------------------------
@@ -144,18 +144,18 @@ class Crashing:
         wait_for(lambda: len(self.marks()) >= number, timeout, f"{number} marks")
 
     def pid_of(self, name: str) -> int:
-        """Of a waiting job, which must have started once."""
+        """The pid of a waiting job, which must have started once."""
         return int(wait_for(lambda: _text(self.wd / f"{name}.pid"), what=f"the start of {name}"))
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """The report by name; each name must be there once."""
+        """The entries of the report by name; each name must occur once."""
         entries = [json.loads(line) for line in (self.run_dir / "jobs.report").read_text().splitlines()]
         twice = [name for name, count in Counter(entry["name"] for entry in entries).items() if count > 1]
         assert not twice, f"reported more than once: {twice}"
         return {entry["name"]: entry for entry in entries}
 
     def entries_so_far(self) -> dict[str, dict[str, Any]]:
-        """Of a report that is being written."""
+        """The entries of a report that is still being written."""
         lines = _text(self.run_dir / "jobs.report").splitlines(keepends=True)
         entries = [json.loads(line) for line in lines if line.endswith("\n")]
         return {entry["name"]: entry for entry in entries}
@@ -173,13 +173,13 @@ class Crashing:
     # -- what must be true of it in the end -------------------------------------------------------------------------
 
     def check_starts(self, expected: set[str], *, again: frozenset[str] | set[str] = frozenset()) -> None:
-        """Each of these has started exactly once; those of `again` once or more."""
+        """Each of these jobs has started exactly once; jobs in `again` once or more."""
         starts = Counter(self.marks())
         assert set(starts) == expected
         assert {name: count for name, count in starts.items() if count > 1 and name not in again} == {}
 
     def check_success(self, runs: set[str], iterated: set[str]) -> None:
-        """Report and registry know of each run how it went, and of each iterated job that it succeeded."""
+        """The report and the registry have the success of each attempt and of each iterated job."""
         entries = self.entries()
         assert set(entries) == runs | iterated
         assert {name: entry["state"] for name, entry in entries.items() if entry["state"] != "SUCCEED"} == {}
@@ -198,7 +198,7 @@ class Crashing:
         self.check_cores(entries[name] for name in runs)
 
     def check_registry(self, expected: dict[str, str]) -> None:
-        """The registry says the same."""
+        """The registry agrees with the report."""
         with snapshot(self.run_dir / "registry.sqlite") as connection:
             records = {record.seq: record for record in queries.job_records(connection)}
             states = {record.name: record.state.name for record in records.values()}
@@ -211,7 +211,7 @@ class Crashing:
         assert states == expected
 
     def check_cores(self, entries: Any) -> None:
-        """No core ever had two jobs at once."""
+        """No core was ever granted to two jobs at the same time."""
         use: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
         for entry in entries:
             times = _times(entry)
@@ -225,7 +225,7 @@ class Crashing:
                 assert end <= begin, f"{earlier} and {later} had {core} at once"
 
     def check_nothing_left(self) -> None:
-        """A clean end leaves neither a contact nor an agent, nor anything half written."""
+        """A clean end leaves no contact file, no agent, and no partial files."""
         left = {path.name for path in self.run_dir.iterdir()}
         kept = {
             "agent-local.ledger",

@@ -1,4 +1,4 @@
-"""A dashboard as its owner and as strangers see it: a real process, real requests."""
+"""A dashboard as its owner and as strangers see it: real processes and requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Dashboard:
-    """`qcg-pm dashboard` for a run. Requests have its cookie unless another one is given."""
+    """`qcg-pm dashboard` for a run. Requests have its cookie by default."""
 
     def __init__(self, directory: Path, *options: str | Path) -> None:
         self.process = start("qcg-pm", "dashboard", directory, *options)
@@ -65,7 +65,7 @@ class Dashboard:
         return http.client.HTTPConnection(self.host, timeout=PATIENCE)
 
     def raw(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Reply:
-        """The reply to a request with exactly these headers, and a Host unless there is one."""
+        """The reply to a request with exactly these headers; a Host header is added if none is given."""
         connection = self.connection()
         try:
             given = {"Host": self.host, **(headers or {})}
@@ -98,19 +98,19 @@ class Dashboard:
         return self.raw("POST", "/api/act", {name: value for name, value in given.items() if value}, body)
 
     def memory(self) -> float:
-        """The most megabytes that it has had in memory."""
+        """The peak memory of the dashboard in megabytes."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
         raise AssertionError
 
     def end(self, number: int = signal.SIGTERM) -> subprocess.CompletedProcess[str]:
-        """End it, and return what it printed since."""
+        """End the dashboard, and return its output since the start."""
         self.process.send_signal(number)
         try:
             out, err = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # it tells its stack
+            self.process.send_signal(signal.SIGABRT)  # a hanging dashboard prints its stack
             _, err = self.process.communicate()
             raise AssertionError(f"the dashboard did not end: {err}") from None
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
@@ -155,5 +155,5 @@ class Events:
 
 
 def copies_in(directory: Path) -> list[str]:
-    """Files that dashboards and other displays left in a temporary directory."""
+    """Files that dashboards and other displays have left in a temporary directory."""
     return [name for name in os.listdir(directory) if name.startswith("qcg-pm-")]

@@ -1,4 +1,4 @@
-"""Small disks, and full ones."""
+"""Small file systems, and full ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mounting(directory: Path) -> Iterator[Callable[..., Path]]:
 
 
 def fill(path: Path) -> None:
-    """Write to this file until there is no room."""
+    """Write to this file until the file system is full."""
     with path.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))

@@ -61,14 +61,14 @@ class FakeSsh:
         return "ssh = [" + ", ".join(f'"{word}"' for word in self.command) + "]"
 
     def commands(self) -> list[str]:
-        """What was called so far: the address, and the far command."""
+        """The calls so far: the address, and the remote command."""
         try:
             return (self.root / "log").read_text().splitlines()
         except FileNotFoundError:
             return []
 
     def called(self) -> list[str]:
-        """The sub-commands that were called so far."""
+        """The sub-commands of the calls so far."""
         known = ("remote-init", "remote-serve", "jobs-submit", "jobs-poll", "jobs-kill", "remote-tidy", "cat-log")
         return [word for line in self.commands() for word in line.split() if word in known]
 
@@ -94,7 +94,7 @@ class FakeSsh:
         (self.root / "open").touch()
 
     def set_banner(self, text: str) -> None:
-        """Write this before each answer."""
+        """Write this text before each reply."""
         (self.root / "banner").write_text(text)
 
     def cut(self) -> None:
@@ -119,5 +119,5 @@ class FakeSsh:
         return found
 
     def wait_until_quiet(self) -> None:
-        """Wait until nothing runs there: supervisors stay for a moment after the last job."""
+        """Wait until no process runs there: supervisors stay for a moment after the last job."""
         wait_for(lambda: not self.processes(), 30, "the end of all processes on the fake host")

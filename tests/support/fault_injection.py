@@ -1,4 +1,4 @@
-"""Fails the n-th call of a command that touches its files, by a library preloaded into it."""
+"""Makes the n-th file system call of a command fail, with a preloaded library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("faults.c")
 
 
 class Faults:
-    """The library, and the environments that let it fail calls."""
+    """The library, and environments in which calls fail."""
 
     def __init__(self, directory: Path) -> None:
         compiler = shutil.which("gcc")
@@ -46,7 +46,7 @@ class Faults:
         return self._directory / "count"
 
     def calls(self) -> int:
-        """How many calls the last process has made that could have failed."""
+        """The number of calls of the last process that could have failed."""
         return int(self.count_file.read_text().split()[0])
 
     def failed_call(self) -> str:

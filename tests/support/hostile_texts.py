@@ -1,4 +1,4 @@
-"""Texts that do harm when they are printed as they are, and how to find them in what was printed."""
+"""Texts with control characters that are harmful when printed, and a search for them in output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOSTILE = {
     "byte of another encoding": "a\udc9bb",
     "private use": "a\ue000b",
 }
-"""By the name of the trick."""
+"""Hostile texts by kind."""
 
 HARMLESS = [
     "plain",
@@ -47,13 +47,13 @@ HARMLESS = [
     "שלום",
     "日\u3000本",
 ]
-"""Texts that people may use, and want to see as they are."""
+"""Legitimate texts that must be shown unchanged."""
 
 _INVISIBLE = {0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xE0100, 0xE01F0)}
 
 
 def harm_in(text: str, allowed: str = "\n") -> list[str]:
-    """Every character of a text that a terminal would obey, reorder by, or not show."""
+    """Every character of a text that a terminal would interpret, reorder by, or not show."""
     return [
         f"U+{ord(character):04X} in {text[max(place - 20, 0) : place + 20]!r}"
         for place, character in enumerate(text)

@@ -24,7 +24,7 @@ USAGE = Usage(user=900_000, system=100_000, memory=20_480, minor_faults=5, major
 
 
 class Shape(NamedTuple):
-    """What a registry is made of. Half of the attempts are iterations of one job, the others are jobs of their own."""
+    """The size of a registry. Half of the attempts are iterations of one job, the others are separate jobs."""
 
     attempts: int
     nodes: int = 10
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
 
 def write_registry(path: Path, shape: Shape) -> None:
-    """A closed registry in which every core is busy from begin to end, but for short gaps."""
+    """Write a closed registry in which every core is busy from begin to end, except for short gaps."""
     journal = Journal.create(path)
     journal.set_metadata(RESOURCES, [NodeSize(name=f"n{node}", cores=shape.cores) for node in range(shape.nodes)])
     journal.close()

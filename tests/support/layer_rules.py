@@ -1,8 +1,8 @@
 """Rules for the imports of each package, checked on the source of its modules.
 
-A pure package computes: the same values in, the same values out. So it may import only what neither reads nor writes
-anything and knows no time, and every module of ours that it imports must be pure itself: each of those is checked the
-same way, so the rule holds however long the chain is.
+The functions of a pure package depend on their arguments only. So the package may import only modules without I/O and
+clocks, and the modules of this project that it imports must be pure as well. Each module is checked in the same way, so
+the rule holds for chains of any length.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
 
 
 def importers(package: str, modules: Mapping[str, Path]) -> set[str]:
-    """The modules outside of a package that import it, or a module in it."""
+    """The modules outside of a package that import it or one of its modules."""
     found = set()
     for module, path in modules.items():
         if f"{module}.".startswith(f"{package}."):
@@ -121,7 +121,7 @@ def importers(package: str, modules: Mapping[str, Path]) -> set[str]:
 
 
 def shared_private_members(modules: Mapping[str, Path]) -> set[tuple[str, str]]:
-    """The classes that use or override a private member of a base class of ours in another module."""
+    """The classes that use or override a private member of a base class in another module of the project."""
     trees = {module: ast.parse(path.read_text()) for module, path in modules.items()}
     classes = {
         (module, node.name): node

@@ -1,8 +1,8 @@
 """A plugin that fails a test which leaves a process or an open descriptor behind.
 
-Fixtures of wider scope may keep things open: what they opened before the test is not counted, and the same check runs
-around each module, so that they too must close it in the end. A test that makes such a fixture open more says so with
-`@pytest.mark.leaves_open("why")`; as a `pytestmark` it takes the whole module out.
+Fixtures of wider scope may keep processes and descriptors open. Objects opened before a test do not count. The same
+check runs around each module, so such fixtures must close everything at their end. Mark a test in which such a
+fixture opens more with `@pytest.mark.leaves_open("why")`; as a `pytestmark` the marker excludes the whole module.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from tests.support import processes
 from tests.support.processes import Process
 
 PAUSE = 0.005
-# What ends by itself within so many looks was under way already, such as a thread that closes its sockets. Looks, not
-# seconds: a machine that is busy, or stands still for a while, is slow with both.
-LOOKS = 300
+# A process or descriptor that disappears within this number of polls was ending already, such as a thread that closes
+# its sockets. The limit counts polls, not seconds: a machine that is busy or suspended delays both.
+POLLS = 300
 
-# A process that was killed is as good as dead, but may have to wait for its disk. An agent whose manager was killed
-# notices it when it has loaded its modules, which takes its time on a busy machine, and then waits a few seconds more.
-LOOKS_AT_GOING = 6000
+# A killed process may have to wait for its disk before it is dead. An agent whose manager was killed notices that when
+# it has loaded its modules, which takes long on a busy machine, and then waits a few seconds more.
+POLLS_OF_ENDING = 6000
 
-# pytest points these at its own files, and somewhere else when it likes.
+# pytest redirects these to its own files, and may redirect them at any time.
 STANDARD_STREAMS = frozenset((0, 1, 2))
 
-# A leaked descriptor is told once: the test is to blame, not also its module. (A leaked process is ended.)
-_told: set[tuple[int, str]] = set()
+# A leaked descriptor is reported once, for its test and not again for its module. (A leaked process is ended.)
+_reported: set[tuple[int, str]] = set()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "leaves_open(reason): what this test opens or starts belongs to a fixture of wider scope"
+        "markers", "leaves_open(reason): objects opened by this test belong to a fixture of wider scope"
     )
     processes.adopt_orphans()
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays until the end: a look for garbage takes a millisecond without it, 80 ms with it."""
+    """Exclude existing objects from garbage collection: a collection then takes a millisecond instead of 80 ms."""
     gc.freeze()
 
 
@@ -66,46 +66,45 @@ def _nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     before = _Open()
     yield
-    left = _what_stays(before)
+    left = _leftovers(before)
     if left.is_empty():
         return
     lines = [f"  process {process}" for process in sorted(left.processes)]
     lines += [f"  descriptor {number} -> {target}" for number, target in sorted(left.descriptors)]
     processes.end(left.processes)
-    _told.update(left.descriptors)
+    _reported.update(left.descriptors)
     pytest.fail("\n".join(["Left behind:", *lines]), pytrace=False)
 
 
 class _Open:
-    """The processes and descriptors there are now, without those of `before`."""
+    """The current processes and descriptors, without those of `before`."""
 
     def __init__(self, before: _Open | None = None) -> None:
         self.processes: set[Process] = processes.descendants()
         self.descriptors: set[tuple[int, str]] = _open_descriptors()
         if before:
             self.processes -= before.processes
-            self.descriptors -= before.descriptors | _told
+            self.descriptors -= before.descriptors | _reported
 
     def is_empty(self) -> bool:
         return not self.processes and not self.descriptors
 
 
-def _what_stays(before: _Open) -> _Open:
+def _leftovers(before: _Open) -> _Open:
     left = _Open(before)
     if left.is_empty():
         return left
     gc.collect()  # a forgotten file or socket warns when it is collected, and a warning is an error
-    for look in range(LOOKS_AT_GOING):
+    for poll in range(POLLS_OF_ENDING):
         left = _Open(before)
-        if left.is_empty() or (look >= LOOKS and (left.descriptors or not all(map(_is_going, left.processes)))):
+        if left.is_empty() or (poll >= POLLS and (left.descriptors or not all(map(_is_ending, left.processes)))):
             break
         time.sleep(PAUSE)
     return left
 
 
-def _is_going(process: Process) -> bool:
-    """It was killed; or it is an agent that was started before its manager knew whether it needs one, or whose manager
-    is dead."""
+def _is_ending(process: Process) -> bool:
+    """Whether a process was killed, or is a prestarted agent without a run, or an agent whose manager is dead."""
     command = str(process)
     manager = re.search(r" -m qcg\.pilotjob\.agent .*--parent (\d+)", command)
     return (
@@ -121,5 +120,5 @@ def _open_descriptors() -> set[tuple[int, str]]:
         try:
             found.add((int(name), os.readlink(f"/proc/self/fd/{name}")))
         except FileNotFoundError:
-            continue  # the descriptor that the listing itself had open
+            continue  # the descriptor of the listing itself
     return {(number, target) for number, target in found if number not in STANDARD_STREAMS}

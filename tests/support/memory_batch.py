@@ -1,4 +1,4 @@
-"""A batch system in memory: tests set the state of its allocations, and see what was submitted and cancelled."""
+"""A batch system in memory: tests set the states of allocations, and read submissions and cancellations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATES = dict.fromkeys((Phase.WAITING, Phase.OVER), AllocationState.OVER) | {Pha
 
 
 class MemoryQueue(AllocationQueue):
-    """Allocations are numbered from 1, and change when a test says so."""
+    """A queue that numbers allocations from 1; tests change their states."""
 
     program = "memory-submit"
 
@@ -106,7 +106,7 @@ class MemoryQueue(AllocationQueue):
 
 
 class MemoryBatch(BatchSystem):
-    """One node for every allocation."""
+    """A batch system that gives one node to every allocation."""
 
     name = "memory"
     label = "Memory"
@@ -143,7 +143,7 @@ class MemoryBatch(BatchSystem):
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> MemoryBatch:
-    """A new instance, which is a registered batch system for the time of a test."""
+    """Register a new instance as a batch system for the duration of a test."""
     system = MemoryBatch()
     monkeypatch.setitem(sys.modules, "memory_batch_system", SimpleNamespace(SYSTEM=system))
     line = Registration(system.name, "memory_batch_system", (VARIABLE,), program=system.queue.program)

@@ -1,4 +1,4 @@
-"""An executor whose hosts live in memory: it notes what they are sent, and the test says what they report."""
+"""An executor with hosts in memory: it records messages to them, and the test makes their reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qcg.pilotjob.host.records import Ended, Launch, Record, Running, Started
 
 class MemoryExecutor(Executor):
     def __init__(self, observer: ExecutorObserver, hosts: Mapping[str, list[str]], sent: list[str]) -> None:
-        """`sent`: gets a line for everything that a host is sent."""
+        """`sent`: gets a line for each message to a host."""
         self.sent = sent
         self._observer = observer
         self._hosts = {host: list(nodes) for host, nodes in hosts.items()}
@@ -81,7 +81,8 @@ class MemoryExecutor(Executor):
         self._observer.host_away(host, self._hosts[host])
 
     def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None:
-        """Report records, from this number on if it is given. Records that were reported before are dropped."""
+        """Report records, numbered from this number on if it is given. Records that were reported before are
+        dropped."""
         records = [Record(number, body) for number, body in enumerate(bodies, first or self._last_record[host] + 1)]
         if fresh := [record for record in records if record.number > self._last_record[host]]:
             self._last_record[host] = fresh[-1].number

@@ -19,10 +19,10 @@ LEDGER = "login"
 
 
 class FarSide:
-    """One remote host: it notes what it is sent, and the test says what it reports."""
+    """One remote host: it records messages to it, and the test makes its reports."""
 
     def __init__(self, sent: list[str]) -> None:
-        """`sent`: gets a line for everything that the host is sent."""
+        """`sent`: gets a line for each message to the host."""
         self.reachable = asyncio.Event()
         self.live: list[Running] = []
         self.last_record = 0
@@ -77,7 +77,7 @@ class MemoryTransport(Transport):
     """A channel to a far side in memory."""
 
     far_sides: ClassVar[dict[str, FarSide]]
-    """Set in a subclass, which takes the place of `ServeTransport`."""
+    """Set in a subclass that replaces `ServeTransport`."""
 
     def __init__(self, config: HostConfig, address: str, run: str, control: Control, observer: ChannelObserver) -> None:
         super().__init__(config, address, run, control)

@@ -1,4 +1,4 @@
-"""A run in memory, as displays see it: tests set what it says, and see what was asked of it."""
+"""A run in memory for displays: tests set its data, and read the actions of displays."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class MemoryRun:
         self._changed = threading.Condition()
 
     def change(self, **given: Any) -> None:
-        """Change the summary, and notify those who wait for it."""
+        """Change the summary, and notify waiting threads."""
         with self._changed:
             self.current = replace(self.current, at=self.current.at + 1, **given)
             self._changed.notify_all()

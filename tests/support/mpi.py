@@ -1,4 +1,4 @@
-"""Real MPI programs: compiled once, and what their processes tell."""
+"""Real MPI programs, compiled once, and the output of their processes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SOURCE = Path(__file__).parents[1] / "launch/ranks.c"
 ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    # Tests start more processes than there are cores: one that waits must not keep others from working.
+    # Tests start more processes than there are cores: a waiting process must yield its core.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-"""For Open MPI, in tests."""
+"""Options of Open MPI for tests."""
 
 _LINE = re.compile(
     r"rank=(\d+) size=(\d+) sum=(\d+) host=(\S+) cpus=(\S*) gpus=(\S*) marker=(\S+) venv=(\S+) args=(.*)"
@@ -26,7 +26,7 @@ _LINE = re.compile(
 
 
 class Rank(NamedTuple):
-    """What one process told."""
+    """The output of one process."""
 
     rank: int
     size: int
@@ -51,7 +51,7 @@ def compiled(family: str, directory: Path, source: Path = SOURCE) -> Path:
 
 
 def ranks(text: str) -> list[Rank]:
-    """In order; lines of others are passed over."""
+    """The ranks in order; other lines are skipped."""
     found = [
         Rank(int(rank), int(size), int(total), host, tuple(map(int, cpus.split(","))), gpus, marker, venv, args)
         for rank, size, total, host, cpus, gpus, marker, venv, args in _LINE.findall(text)

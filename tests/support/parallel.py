@@ -39,8 +39,8 @@ LONGEST = (
     "tests/bench",
     "tests/api",
 )
-"""Groups, and beginnings of their names, that take longest. They start first, so that no worker is left alone with one
-at the end. The rest are files of short tests, which fill the gaps."""
+"""Groups, or prefixes of their names, that take longest. They start first, so that they are not the last ones to run.
+Files of short tests fill the gaps."""
 
 TIMED = "timed"
 """The group of tests that measure time."""
@@ -89,10 +89,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     path = Path(directory, str(os.getpid()))
     path.write_text(json.dumps({item.nodeid: group_of(item) for item in session.items}))
-    path.rename(Path(directory, "groups"))  # whichever worker comes last: all have collected the same tests
+    path.rename(Path(directory, "groups"))  # the last worker wins: all have collected the same tests
 
 
-# The outermost of its kind: the time for which a test may run begins after its turn has come.
+# The outermost hook: the timeout of a test begins when its turn has come.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     directory = getattr(item.config, "workerinput", {}).get("groups")

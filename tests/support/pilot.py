@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def job(name: str, *argv: str, **more: Any) -> dict[str, Any]:
-    """A job in the standard form; keys that belong to its execution or resources find their place."""
+    """A job in the standard form; keys of its execution or resources are put into these objects."""
     execution = {"exec": argv[0], "args": list(argv[1:])} if argv else {}
     description: dict[str, Any] = {"name": name, "execution": execution}
     for key, value in more.items():
@@ -38,20 +38,20 @@ def job(name: str, *argv: str, **more: Any) -> dict[str, Any]:
 
 
 def write_requests(path: Path, *requests: dict[str, Any] | list[dict[str, Any]]) -> Path:
-    """A request file; a list among the requests is a submission of these jobs."""
+    """Write a request file; a list among the requests is a submission of these jobs."""
     content = [{"request": SUBMIT, "jobs": one} if isinstance(one, list) else one for one in requests]
     path.write_text(json.dumps(content))
     return path
 
 
 def start(command: str, *arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
-    # With this option it tells its stack when it gets SIGABRT.
+    # With this option the command prints its stack at SIGABRT.
     line = [sys.executable, "-X", "faulthandler", *COMMANDS[command], *map(str, arguments)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def run(command: str, *arguments: str | Path, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run to the end. One that hangs is asked for its stack, so that the failure tells where it hung."""
+    """Run a command to its end. A command that hangs gets SIGABRT, so that the failure shows its stack."""
     process = start(command, *arguments, **options)
     try:
         out, err = process.communicate(timeout=timeout)
@@ -63,14 +63,14 @@ def run(command: str, *arguments: str | Path, timeout: float = 60, **options: An
 
 
 def run_requests(directory: Path, *requests: Any, options: tuple[str, ...] = ("--nodes", "4")) -> Run:
-    """Write a request file, run it with `qcg-pm run` and look at what came out."""
+    """Write a request file, run it with `qcg-pm run`, and return its results."""
     path = write_requests(directory / "requests.json", *requests)
     done = run("qcg-pm", "run", path, "--wd", directory, "--report-format", "json", *options)
     return Run(directory, done)
 
 
 class Run:
-    """What a run left behind."""
+    """Files and exit code of a finished run."""
 
     def __init__(self, wd: Path, done: subprocess.CompletedProcess[str]) -> None:
         self.wd = wd
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def report(self) -> dict[str, dict[str, Any]]:
-        """The entries of the report by name; each must be there once."""
+        """The entries of the report by name; each name must occur once."""
         entries = [json.loads(line) for line in (self.wd / "jobs.report").read_text().splitlines()]
         names = [entry["name"] for entry in entries]
         assert len(names) == len(set(names)), f"reported twice: {[name for name in names if names.count(name) > 1]}"

@@ -1,4 +1,4 @@
-"""The processes below this one, as /proc tells."""
+"""Descendant processes, read from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process(NamedTuple):
-    """A process, told from a later one with the same pid by its start time."""
+    """A process, identified by pid and start time: a later process may reuse the pid."""
 
     pid: int
     started: int
@@ -31,7 +31,7 @@ _apart: set[Process] = set()
 
 
 def adopt_orphans() -> None:
-    """From now on a process whose parent ends becomes a child of this one, however deep it was.
+    """Make this process the new parent of all orphans below it.
 
     This also means that it stays a zombie until it is waited for: `is_alive` knows, `os.kill(pid, 0)` does not.
     """
@@ -41,13 +41,13 @@ def adopt_orphans() -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this process runs. One that has ended and was not waited for yet does not."""
+    """Whether this process runs. A zombie does not run."""
     stat = _stat(pid)
     return stat is not None and stat[0] not in "ZX"
 
 
 def is_killed(pid: int) -> bool:
-    """Whether it has got a SIGKILL, and is not dead yet."""
+    """Whether the process has got a SIGKILL, and is not dead yet."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -57,21 +57,21 @@ def is_killed(pid: int) -> bool:
 
 
 def identify(pid: int) -> Process | None:
-    """The process that has this pid now, unless it has ended."""
+    """The process that has this pid now; None when it has ended."""
     stat = _stat(pid)
     return Process(pid, stat[1]) if stat is not None and stat[0] not in "ZX" else None
 
 
 def set_apart(process: Process) -> None:
-    """From now on this one, and what is below it, is not among the `descendants` of this process.
+    """Exclude this process and the processes below it from `descendants`.
 
-    For a world of its own, with somebody else who looks after what is left behind there.
+    For namespaces whose owner cleans up.
     """
     _apart.add(process)
 
 
 def descendants(root: int | None = None) -> set[Process]:
-    """Every process below this one, or below another, that has not ended. Ended orphans are waited for on the way."""
+    """Every process below this one, or below another, that has not ended. Ended orphans are reaped on the way."""
     found = set()
     below = _children(root or os.getpid())
     own = set() if root else set(below)
@@ -96,7 +96,7 @@ def children(pid: int) -> set[Process]:
 
 
 def inner_pids(pid: int) -> list[int]:
-    """The pids of a process: here, and in each of the namespaces that it is in. None of a process that is gone."""
+    """The pids of a process: here, and in each of its namespaces. Empty when the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -105,11 +105,11 @@ def inner_pids(pid: int) -> list[int]:
 
 
 def end(processes: set[Process], timeout: float = 5.0) -> None:
-    """Kill these and wait until they are gone."""
+    """Kill these processes and wait until they have ended."""
     deadline = time.monotonic() + timeout
     while (left := {one for one in processes if identify(one.pid) == one}) and time.monotonic() < deadline:
         for process in left:
-            with suppress(ProcessLookupError):  # it has just ended by itself
+            with suppress(ProcessLookupError):  # the process has just ended by itself
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.005)
         for process in left:
@@ -122,7 +122,7 @@ def _children(pid: int) -> list[int]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             children += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     except (FileNotFoundError, ProcessLookupError):
-        pass  # it ended while we looked; its children are ours by now, and the next look sees them
+        pass  # it ended during the search; the next search finds its children below this process
     return children
 
 
@@ -137,7 +137,7 @@ def _stat(pid: int) -> tuple[str, int] | None:
 
 
 def _reap(pid: int) -> None:
-    with suppress(ChildProcessError):  # somebody else has waited for it
+    with suppress(ChildProcessError):  # another thread has reaped the process
         os.waitpid(pid, os.WNOHANG)
 
 

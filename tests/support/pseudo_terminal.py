@@ -27,7 +27,7 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 
 class PseudoTerminal:
-    """A program with a terminal of its own: what it writes is interpreted as a terminal emulator does."""
+    """A program with its own terminal, whose output is interpreted as a terminal emulator does."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PseudoTerminal:
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def resize(self, columns: int, lines: int) -> None:
-        """As if the window was resized: the kernel sends SIGWINCH."""
+        """Resize the terminal as a window does: the kernel sends SIGWINCH."""
         self.read()
         self._screen.resize(lines, columns)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -74,7 +74,7 @@ class PseudoTerminal:
             os.write(self._master, KEYS.get(key, key).encode())
 
     def read(self) -> None:
-        """Interpret what the program has written since."""
+        """Interpret the output of the program since the last call."""
         try:
             while data := os.read(self._master, 65536):
                 self.written += data
@@ -82,7 +82,7 @@ class PseudoTerminal:
         except BlockingIOError:
             pass
         except OSError:
-            pass  # the program has closed it
+            pass  # the program has closed the terminal
 
     @property
     def lines(self) -> list[str]:
@@ -119,7 +119,9 @@ class PseudoTerminal:
         deadline = time.monotonic() + timeout
         while not predicate():
             if time.monotonic() > deadline or (self.process.poll() is not None and not predicate()):
-                pytest.fail(f"Waited in vain for {what}; exit code {self.process.poll()}; the screen is\n{self.text}")
+                pytest.fail(
+                    f"Timed out while waiting for {what}; exit code {self.process.poll()}; the screen is\n{self.text}"
+                )
             time.sleep(0.01)
         return self.text
 
@@ -135,7 +137,7 @@ class PseudoTerminal:
 
     @property
     def restored(self) -> bool:
-        """Whether the terminal is as it was: its modes, its normal screen, and its cursor."""
+        """Whether the modes, the normal screen and the cursor of the terminal are restored."""
         self.read()
         return (
             termios.tcgetattr(self._slave) == self.modes_before
@@ -144,7 +146,7 @@ class PseudoTerminal:
         )
 
     def hang_up(self) -> None:
-        """As if the window was closed."""
+        """Close the terminal as a window does."""
         os.close(self._master)
         self._master = -1
 
@@ -187,5 +189,5 @@ _SEQUENCES = re.compile(rb"\x1b(?:\[\??[0-9;]*[A-Za-z]|\][^\x07]*\x07)")
 
 
 def text_written(data: bytes) -> str:
-    """What was written, without the sequences that place and colour it."""
+    """The output without the sequences that place and colour it."""
     return _SEQUENCES.sub(b"", data).decode(errors="replace")

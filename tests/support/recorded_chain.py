@@ -1,4 +1,4 @@
-"""Files of a run that a batch system gave several allocations, one after another."""
+"""Files of a run in a chain of several allocations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qcg.pilotjob.runs.submissions import Submission, free_directory, write_subm
 
 
 def record_chain(run_dir: Path, *allocations: str) -> None:
-    """Add a chain of Slurm jobs to a run that has ended; the last of them is that of the latest manager."""
+    """Add a chain of Slurm jobs to a run that has ended; the latest manager ran in the last job."""
     directory = free_directory(run_dir)
     write_submission(directory, Submission(allocations[0], str(run_dir), AllocationSpec(), "slurm"))
     write_chain_state(directory, ChainState(allocations=list(allocations)))

@@ -34,7 +34,7 @@ GATE = "go"
 
 
 def remote_job(name: str, script: str = "", host: str = "wizard", **more: Any) -> dict[str, Any]:
-    """A job that leaves a mark in the home directory of its host when it starts, and then runs a script."""
+    """A job that writes a mark to the home directory of its host when it starts, and then runs a script."""
     mark = f"{name}:${{it}}" if "iteration" in more else name
     remote: dict[str, Any] = {
         "host": host,
@@ -49,7 +49,8 @@ def waiting_job(name: str, then: str = "exit 0", **more: Any) -> dict[str, Any]:
 
 
 def connected(jobs: Iterable[dict[str, Any]], host: str = "wizard") -> list[dict[str, Any]]:
-    """These jobs, to be started with `RemoteRun.open_gate` after another job has made the connection to the host."""
+    """These jobs, which start after another job has made the connection to the host and `RemoteRun.open_gate` was
+    called."""
     gate = job("gate", "/bin/sh", "-c", f"until [ -e {GATE} ]; do sleep 0.02; done", after=["first"])
     first = {**job("first", "/bin/true"), "remote": {"host": host}}
     return [first, gate, *({**one, "dependencies": {"after": ["gate"]}} for one in jobs)]
@@ -109,9 +110,9 @@ class RemoteRun:
         try:
             return self.manager.wait(timeout)
         except subprocess.TimeoutExpired:
-            told = self.explain()
+            explanation = self.explain()
             kill_command(self.manager)
-            pytest.fail(f"The manager did not end in {timeout:g} s.\n{told}", pytrace=False)
+            pytest.fail(f"The manager did not end in {timeout:g} s.\n{explanation}", pytrace=False)
 
     def finish(self, timeout: float = PATIENCE) -> None:
         """Wait for the end of the run, in which all jobs succeeded."""
@@ -128,7 +129,7 @@ class RemoteRun:
         signal_command(self.manager, number)
 
     def explain(self) -> str:
-        """What is known about the run, for the message of a failed test."""
+        """The log and reports of the run, for the message of a failed test."""
         log = self.log()
         parts = [self.output(), log[-6000:]]
         found = _processes_on(self.lab.hosts)
@@ -149,7 +150,7 @@ class RemoteRun:
         wait_for(lambda: re.search(pattern, self.log()), timeout, lambda: f"{pattern!r} in the log\n{self.explain()}")
 
     def report(self) -> dict[str, dict[str, Any]]:
-        """The entries of the report by name; each must be there once."""
+        """The entries of the report by name; each name must occur once."""
         path = self.run_dir / "jobs.report"
         entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         names = Counter(entry["name"] for entry in entries)
@@ -221,7 +222,7 @@ class RemoteRun:
         assert counts == Counter(expected), f"started again: {[name for name in counts if counts[name] != 1]}"
 
     def check_nothing_left(self, *hosts: Host, timeout: float = 60) -> None:
-        """No process of ours is left on the hosts (by default on wizard) after this time at the latest."""
+        """No process of the run is left on the hosts (by default on wizard) after this time at the latest."""
         asked = hosts or (self.lab.wizard,)
         wait_for(lambda: not _processes_on(asked), timeout, lambda: f"the end of {_processes_on(asked)}")
 
@@ -250,7 +251,7 @@ def _compile_modules() -> None:
 
 
 def seconds_until(condition: Any, timeout: float = PATIENCE, what: str | Callable[[], str] = "") -> float:
-    """How long it takes until a condition holds."""
+    """The seconds until a condition holds."""
     begun = time.monotonic()
     wait_for(condition, timeout, what)
     return time.monotonic() - begun

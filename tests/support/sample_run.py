@@ -1,4 +1,4 @@
-"""A campaign of realistic size in memory: what pictures and tests of displays show."""
+"""A campaign of realistic size in memory, for pictures and tests of displays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another user of the machine: files that root hands over to a user id that is not the tests' own."""
+"""A second user of the machine: root gives files to another user id."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from qcg.pilotjob.host.safe_open import user_name
 from tests.support.pilot import COMMANDS
 
 UID = 65534
-"""Has a name on most machines (`nobody`), and needs none."""
+"""User id of the second user: `nobody` on most machines; it needs no name."""
 NAME = user_name(UID)
-"""As messages have it."""
+"""Name of the second user in messages."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 
 
 def give_away(path: Path, uid: int = UID) -> Path:
-    """Make a file, a link, or a directory with everything in it another user's."""
+    """Give a file, a link, or a directory with its content to the second user."""
     for each in [path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())]:
         os.chown(each, uid, uid, follow_symlinks=False)
     return path
@@ -41,8 +41,8 @@ def run_as_second_user(wd: Path, *arguments: str) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=wd, env=environ, capture_output=True, text=True, timeout=60)
 
 
-def odd_things(path: Path) -> Iterator[str]:
-    """Put one after another thing at this place that is no ordinary file; yields what it is called."""
+def irregular_files(path: Path) -> Iterator[str]:
+    """Create each kind of irregular file at this path in turn; yields its name in messages."""
     for kind in ("a named pipe", "a symbolic link", "a directory", "a socket"):
         if kind == "a named pipe":
             os.mkfifo(path, 0o600)

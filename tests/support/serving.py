@@ -1,4 +1,4 @@
-"""A service with a network interface, as its owner and as strangers see it: a real process, real sockets."""
+"""A service with a network interface, as its owner and as strangers see it: real processes and sockets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from tests.support.waiting import wait_for
 
 PATIENCE = 60.0
 NO_ANSWER = 1.0
-"""Seconds after which somebody who is not let in is taken to get nothing."""
+"""Seconds without a reply after which a client counts as rejected."""
 
 
 class Bare:
-    """A client of nothing but pyzmq."""
+    """A client that uses only pyzmq."""
 
     def __init__(self, address: str, found: ClientsContact | None = None, kind: int = zmq.REQ, unread: int = 0) -> None:
-        """With the keys of `found`, or without any. `unread`: messages that are taken before they are read, 0: all."""
+        """`found`: the contact whose keys are used, or None for no keys. `unread`: limit of messages in the receive
+        queue, 0: none."""
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(kind)
         self.socket.linger = 0
@@ -43,7 +44,7 @@ class Bare:
         self.socket.send_multipart(frames)
 
     def receive(self, timeout: float = PATIENCE) -> list[bytes] | None:
-        """The next message, or None when there is none in time."""
+        """The next message; None after the timeout."""
         return self.socket.recv_multipart() if self.socket.poll(int(timeout * 1000)) else None
 
     def ask(self, request: str, **more: Any) -> Any:
@@ -70,7 +71,7 @@ class Bare:
 
 
 class Served:
-    """One run, its manager, and what can be seen of them."""
+    """One run and its manager: process, files, memory and replies."""
 
     def __init__(self, wd: Path, *options: str) -> None:
         self.wd = wd
@@ -82,7 +83,7 @@ class Served:
         self.process = start("qcg-pm-service", *arguments)
         wait_for(lambda: self._find_contact() or self.process.poll() is not None, what="the contact file")
         assert self.process.poll() is None, self.process.communicate()
-        # The agent belongs to the service: tests that share it must not take it for something they left behind.
+        # The agent belongs to the service: the leak check of tests that share the service must not count it.
         wait_for(lambda: "connected from" in self.log().rpartition("network interface at")[2], what="the agent")
 
     def _find_contact(self) -> ClientsContact | None:
@@ -96,11 +97,11 @@ class Served:
         return found
 
     def client(self, kind: int = zmq.REQ) -> Bare:
-        """For requests, with the keys of the run."""
+        """A client for requests, with the keys of the run."""
         return Bare(self.contact.address, self.contact, kind)
 
     def subscriber(self, *topics: str) -> Bare:
-        """For events; it has been welcomed, so it misses nothing."""
+        """A subscriber for events. It has been welcomed, so it misses no event."""
         subscriber = Bare(self.contact.publisher, self.contact, zmq.SUB)
         for topic in (*topics, "WEL"):
             subscriber.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
@@ -108,7 +109,7 @@ class Served:
         return subscriber
 
     def ask(self, request: str, **more: Any) -> Any:
-        """One request of a client of its own."""
+        """Send one request with a new client."""
         with self.client() as client:
             return client.ask(request, **more)
 
@@ -133,16 +134,16 @@ class Served:
             return ""
 
     def memory(self) -> float:
-        """Megabytes that the manager has in memory."""
+        """The current memory of the manager in megabytes."""
         return self._status("VmRSS")
 
     def most_memory(self) -> float:
-        """The most it has ever had, since `forget_most_memory`."""
+        """The peak memory since `forget_most_memory`."""
         return self._status("VmHWM")
 
     def computed(self) -> float:
-        """Seconds of a processor that the manager has had so far: what a busy machine does besides does not count."""
-        return time.clock_gettime((~self.process.pid << 3) | 2)  # the clock of another process
+        """Seconds of processor time that the manager has used so far: other load of the machine does not count."""
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the processor clock of another process
 
     def forget_most_memory(self) -> None:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
@@ -159,7 +160,7 @@ class Served:
         self._start("--resume", str(self.run_dir), *options)
 
     def end(self) -> None:
-        """However it is."""
+        """End the service in any state."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()

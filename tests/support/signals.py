@@ -12,7 +12,8 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What a script starts in the background ignores SIGINT, what nohup starts SIGHUP, and so does all that they start.
+    # A background process of a script ignores SIGINT, and a process of nohup ignores SIGHUP. Their children inherit
+    # that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -23,5 +24,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    """Let the workers start with SIGCHLD blocked, which all their threads inherit."""
+    """Start the workers with SIGCHLD blocked, which all their threads inherit."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

@@ -1,4 +1,5 @@
-"""A plugin that makes a skipped test a failed one where CI=true: there everything that a test needs has to be."""
+"""A plugin that turns a skipped test into a failed one where CI=true: all requirements of tests must be installed
+there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow link: `python slow_link.py BYTES_PER_SECOND COMMAND ...` runs a command, and throttles its input."""
+"""A slow link: `python slow_link.py BYTES_PER_SECOND COMMAND ...` runs a command with throttled input."""
 
 from __future__ import annotations
 

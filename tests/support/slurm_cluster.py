@@ -1,4 +1,4 @@
-"""A real Slurm cluster on this one machine (`tests/lab/slurm`), and what tests do with it."""
+"""A real Slurm cluster on this one machine (`tests/lab/slurm`), and its operations for tests."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ PROGRAMS = {
     "ip": "iproute2",
     "unshare": "util-linux",
 }
-"""What a cluster needs, and the Debian packages that have it."""
+"""The programs that a cluster needs, and their Debian packages."""
 
-LOOKS = 100
+POLLS = 100
 PAUSE = 0.05
-"""What a test has ended is gone after so many looks, or was left behind. Looks, not seconds: a machine that is busy, or
-stands still for a while, is slow with both."""
+"""Number of polls after which a process counts as left behind. The limit counts polls, not seconds: a machine that is
+busy or suspended delays both."""
 
 _RPC = re.compile(r"^\t(\w+) +\( *\d+\) count:(\d+)", re.MULTILINE)
 
 
 def why_impossible() -> str | None:
-    """A sentence for machines that cannot have a cluster."""
+    """The reason why this machine cannot have a cluster; empty if it can."""
     if os.geteuid() != 0:
         return "A Slurm cluster of namespaces needs root."
     missing = sorted(package for program, package in PROGRAMS.items() if shutil.which(program) is None)
@@ -67,12 +67,12 @@ class Job:
 
     @property
     def output(self) -> str:
-        """What it has written so far, to both streams."""
+        """The output so far, of both streams."""
         return self.output_path.read_text() if self.output_path.exists() else ""
 
     @property
     def state(self) -> str:
-        """As the controller says: PENDING, RUNNING, COMPLETED …"""
+        """The state as the controller reports it: PENDING, RUNNING, COMPLETED …"""
         shown = self.cluster.run("scontrol", "show", "job", self.id).stdout
         return re.findall(r"^ +JobState=(\w+)", shown, re.MULTILINE)[0]
 
@@ -80,12 +80,12 @@ class Job:
         wait_for(lambda: self.state == "RUNNING", timeout, f"the start of job {self.id}")
 
     def wait(self, timeout: float = 60) -> int:
-        """The exit code of its script, after its end; 128 + number for a signal. It does not ask the controller."""
+        """The exit code of the script, after its end; 128 + number for a signal. The controller is not queried."""
         code, number = map(int, self._wait_for_end(timeout)["ExitCode"].split(":"))
         return 128 + number if number else code
 
     def wait_for_state(self, timeout: float = 60) -> str:
-        """The state that it ended in: COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL …"""
+        """The final state: COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL …"""
         return self._wait_for_end(timeout)["JobState"]
 
     def cancel(self, *options: str) -> None:
@@ -99,12 +99,12 @@ class Job:
             pytest.fail(f"{failure}\nThe job wrote:\n{self.output[-5000:]}", pytrace=False)
 
     def _end(self) -> dict[str, str]:
-        """The last line about it in the file where the controller notes the ends of jobs."""
+        """The last line about the job in the file where the controller records the ends of jobs."""
         ends = self.cluster.directory / "log" / "jobcomp.txt"
         written = ends.read_text() if ends.exists() else ""
-        lines = written[: written.rfind("\n") + 1].splitlines()  # the last one may be half written
+        lines = written[: written.rfind("\n") + 1].splitlines()  # the last line may be incomplete
         fields = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
-        # A job that goes on without a node that failed is noted as well.
+        # A job that continues without a failed node is recorded as well.
         mine = [
             one for one in fields if one["JobId"] == self.id and "ExitCode" in one and one["JobState"] != "RESIZING"
         ]
@@ -125,7 +125,7 @@ class Node:
         return self.cluster.run(*self._script("exec"), *argv, **options)
 
     def crash(self) -> None:
-        """Cut its power: all that runs there dies at once, and the network says nothing of it."""
+        """Cut the power of the node: all its processes die at once, and the network reports nothing."""
         self.is_troubled = True
         self._do("crash")
 
@@ -134,7 +134,7 @@ class Node:
         self._do("boot")
 
     def cut(self) -> None:
-        """Unplug its network. Everything on it runs on."""
+        """Unplug the network of the node. Its processes continue."""
         self.is_troubled = True
         self._do("cut")
 
@@ -150,7 +150,7 @@ class Node:
         self._do("start-slurmd")
 
     def processes(self) -> set[Process]:
-        """What runs there besides the node itself, as this machine sees it: pids differ on the node."""
+        """The processes on the node except the node itself, with the pids of this machine."""
         init = self.cluster.outer_pid(self._recorded_pid())
         if init is None:
             return set()
@@ -159,14 +159,14 @@ class Node:
         return {found for found in processes.descendants(init) if processes.inner_pids(found.pid)[-1:] not in own}
 
     def reset(self) -> None:
-        """As it was at first: whatever happened to it, it is booted anew."""
+        """Restore the initial state: a node in any other state is booted again."""
         if self.cluster.outer_pid(self._recorded_pid()) is not None:
             self._do("crash")
         self._do("boot")
         self.is_troubled = False
 
     def _recorded_pid(self) -> int:
-        """Of its first process, as the login node sees it."""
+        """The pid of the first process of the node, as the login node sees it."""
         return int((self.cluster.directory / "nodes" / self.name).read_text())
 
     def _script(self, action: str) -> list[str]:
@@ -231,7 +231,7 @@ class Cluster:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Of a user on the login node, for whom this project is installed."""
+        """The environment of a user on the login node, for whom this project is installed."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH", "QCG"))}
         own["PATH"] = f"{Path(sys.executable).parent}:{own['PATH']}"
         return {**own, "SLURM_CONF": str(self.directory / "etc" / "slurm.conf"), "LAB_DIR": str(self.directory)}
@@ -252,7 +252,7 @@ class Cluster:
 
     def run(self, *argv: str | Path, timeout: float = 60, check: bool = True, **options: Any) -> Done:
         """Run a command on the login node to its end. One that fails fails the test, unless `check` is false."""
-        # No pipes: what the command leaves behind may have them open for ever.
+        # No pipes: processes that the command leaves behind may keep them open forever.
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = self.start(*argv, stdout=out, stderr=err, **options)
             try:
@@ -263,8 +263,8 @@ class Cluster:
             err.seek(0)
             done = subprocess.CompletedProcess(process.args, process.returncode, out.read(), err.read())
         if done.returncode == -signal.SIGKILL or (check and done.returncode):
-            told = f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
-            raise AssertionError(f"{argv}: exit code {done.returncode} (timeout {timeout:g} s)\n{told}")
+            streams = f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+            raise AssertionError(f"{argv}: exit code {done.returncode} (timeout {timeout:g} s)\n{streams}")
         return done
 
     def sbatch(self, script: str, **options: Any) -> Job:
@@ -323,7 +323,7 @@ class Cluster:
         return [f"login: {process.args!r}" for process in left]
 
     def clean_up(self) -> list[str]:
-        """End all jobs and boot nodes that had trouble. What ran on without a job is killed, and told."""
+        """End all jobs and boot failed nodes. Processes without a job are killed and named."""
         if self.run("scontrol", "ping", check=False).returncode:
             self.start_controller()
         self.run("scancel", "--full", "--signal=KILL", "--state=RUNNING", "--user=root", check=False)
@@ -333,28 +333,28 @@ class Cluster:
                 node.reset()
         wait_for(self._has_no_jobs, 60, "the end of all jobs")
         wait_for(self._is_idle, 60, f"idle nodes: {self.run('sinfo', '-N', '-h', '-o', '%N %T %E').stdout}")
-        # The keepers of steps take a moment to leave after their steps.
+        # The step daemons of Slurm exit a moment after their steps.
         wait_for(lambda: not any(_keeps_a_step(process) for _, process in self.left_behind()), 30, "the ends of steps")
-        left = self._what_stays()
-        told = [f"{where}: {process}" for where, process in left]
+        left = self._leftovers()
+        names = [f"{where}: {process}" for where, process in left]
         processes.end({process for _, process in left})
-        return told
+        return names
 
-    def _what_stays(self) -> list[tuple[str, Process]]:
-        """Without what is about to end: connections of `ssh`, say, and what was killed."""
-        for _ in range(LOOKS):
+    def _leftovers(self) -> list[tuple[str, Process]]:
+        """The processes left behind, without ending ones: connections of `ssh` and killed processes."""
+        for _ in range(POLLS):
             if not self.left_behind():
                 break
             time.sleep(PAUSE)
         return self.left_behind()
 
     def left_behind(self) -> list[tuple[str, Process]]:
-        """What runs on the nodes and on the login node and belongs to no job and not to the cluster."""
+        """The processes on the nodes and on the login node that belong to no job and not to the cluster."""
         found = [(node.name, process) for node in self.nodes for process in node.processes()]
         return found + [("login", process) for process in self._on_login()]
 
     def _on_login(self) -> set[Process]:
-        """What lost its parent on the login node: such processes are children of its first one."""
+        """Orphans on the login node: children of its first process."""
         found = set()
         for child in processes.children(self._login_pid):
             if _name_of(child) not in ("", "slurmctld", "munged", "unshare"):
@@ -364,8 +364,8 @@ class Cluster:
     def _has_no_jobs(self) -> bool:
         if not self.run("squeue", "-h").stdout.strip():
             return True
-        # A step whose `srun` is gone, such as that of the agents, tries for two seconds to tell it of its end. Nobody
-        # waits for these words. What has processes left, and the batch script, is none of our business.
+        # A step whose `srun` has ended, such as that of the agents, tries for two seconds to report its end. No test
+        # waits for that. Steps with processes and batch scripts are not affected.
         steps = [one for _, one in self.left_behind() if _keeps_a_step(one) and ".batch]" not in str(one)]
         processes.end({one for one in steps if not processes.children(one.pid)})
         return False
@@ -374,7 +374,7 @@ class Cluster:
         return self.run("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() == str(len(self.nodes))
 
     def outer_pid(self, login_pid: int) -> int | None:
-        """The pid of a node's first process on this machine, by the one on the login node."""
+        """The pid on this machine of the first process of a node, from its pid on the login node."""
         for found in processes.descendants(self._login_pid):
             pids = processes.inner_pids(found.pid)
             if len(pids) == 3 and pids[1:] == [login_pid, 1]:
@@ -383,8 +383,8 @@ class Cluster:
 
 
 def kill_command(process: subprocess.Popen[str]) -> None:
-    """One that `Cluster.start` has started. `nsenter` ends by itself then: it waits for its child, for which nobody
-    would wait otherwise, and the cluster could not end."""
+    """Kill a command of `Cluster.start`. `nsenter` then ends by itself after its child, which would stay a zombie
+    otherwise and keep the cluster from ending."""
     while process.poll() is None:
         processes.end(processes.descendants(process.pid))
         time.sleep(0.01)
@@ -395,7 +395,7 @@ def _keeps_a_step(process: Process) -> bool:
 
 
 def _name_of(process: Process) -> str:
-    """Empty when it is gone."""
+    """The name of a process; empty when it has ended."""
     try:
         return Path(f"/proc/{process.pid}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
@@ -405,7 +405,7 @@ def _name_of(process: Process) -> str:
 @contextmanager
 def running_cluster(**settings: object) -> Iterator[Cluster]:
     """A cluster with settings of `tests/lab/slurm/settings.sh`: `nodes=2, cpus=8, threads=2`."""
-    directory = Path(tempfile.mkdtemp(prefix="lab-", dir="/tmp"))  # sockets want short paths
+    directory = Path(tempfile.mkdtemp(prefix="lab-", dir="/tmp"))  # sockets need short paths
     directory.chmod(0o755)
     cluster: Cluster | None = None
     try:
@@ -431,7 +431,7 @@ def lent(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
 
 
 def calls_in(shown: str) -> Counter[str]:
-    """What `sdiag` shows of the calls of the controller, by type."""
+    """The calls of the controller by type, from the output of `sdiag`."""
     by_type = shown.partition("by message type")[2].partition("by user")[0]
     return Counter({name: int(count) for name, count in _RPC.findall(by_type)})
 

@@ -1,4 +1,4 @@
-"""Programs called `sbatch`, `scancel` and `scontrol` that know only what a test has told them."""
+"""Stubs of `sbatch`, `scancel` and `scontrol` whose answers a test sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = """JobId={job} JobName=a
 
 
 class SlurmPrograms:
-    """Every submission becomes job 6."""
+    """The stubs. Every submission becomes job 6."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "bin"

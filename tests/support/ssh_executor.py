@@ -1,4 +1,4 @@
-"""Executors for a remote host of one run, one after another, with a program in place of ssh."""
+"""Executors for a remote host of one run, one after another, with a stub of ssh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INSTANCE = "0123456789abcdef"
 
 
 class Noted(ExecutorObserver):
-    """Notes what an executor reports, and acknowledges records as an engine does."""
+    """Records the reports of an executor, and acknowledges records as an engine does."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
@@ -112,7 +112,7 @@ def a_launch(seq: int, *argv: str, number: int = 1, wall_time: float | None = No
 
 
 class Lab:
-    """A fake host, and the executors of managers of one run, one after another."""
+    """A fake host, and the executors of successive managers of one run."""
 
     def __init__(self, tmp_path: Path, far: FakeSsh, channel: str) -> None:
         self.far = far
@@ -148,7 +148,7 @@ class Lab:
         return observer
 
     def leave(self, observer: Noted) -> None:
-        """As after kill -9 of the manager: nothing is ended, and the journal has what was acknowledged."""
+        """End as after a kill of the manager: nothing is ended, and the journal has the acknowledged records."""
         self.acked.update(observer.numbers)
         observer.executor.close()
 
@@ -164,7 +164,7 @@ def send(observer: Noted, *launches: Launch) -> None:
 
 
 class SlowOutputs(NoJobFiles):
-    """Outputs of all jobs, whose copies arrive when the test says so."""
+    """Outputs of all jobs, whose copies arrive when the test requests it."""
 
     def __init__(self) -> None:
         self.arrived = asyncio.Event()

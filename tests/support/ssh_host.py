@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 Done = subprocess.CompletedProcess[str]
 
-LOOKS = 200
+POLLS = 200
 PAUSE = 0.05
-"""A process that a test has ended is gone after so many looks, or was left behind. Looks, not seconds: a busy machine
-is slow with both."""
+"""Number of polls after which a process counts as left behind. The limit counts polls, not seconds: a busy machine
+delays both."""
 
 
 class Host:
@@ -47,12 +47,12 @@ class Host:
 
     @property
     def home_there(self) -> str:
-        """Its home directory as the host sees it."""
+        """The home directory as the host sees it."""
         return f"/home/{self.user}"
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of its user. On citadel, this project is installed for the user."""
+        """The environment of the user of the host. On citadel, this project is installed for the user."""
         bins = [f"{self.home_there}/bin", "/usr/local/bin", "/usr/bin", "/bin"]
         if self.name == "citadel":
             bins.insert(1, str(Path(sys.executable).parent))
@@ -93,15 +93,15 @@ class Host:
             err.seek(0)
             done = subprocess.CompletedProcess(process.args, process.returncode, out.read(), err.read())
         if done.returncode == -signal.SIGKILL or (check and done.returncode):
-            told = f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
-            raise AssertionError(f"{self}: {argv}: exit code {done.returncode} (timeout {timeout:g} s)\n{told}")
+            streams = f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+            raise AssertionError(f"{self}: {argv}: exit code {done.returncode} (timeout {timeout:g} s)\n{streams}")
         return done
 
     # -- processes --------------------------------------------------------------------------------------------------
 
     @property
     def init_pid(self) -> int:
-        """The pid of its first process on this machine."""
+        """The pid of the first process of the host on this machine."""
         return int((self.directory / "pid").read_text())
 
     @property
@@ -110,11 +110,11 @@ class Host:
         return self.lab.directory / "hosts" / self.name
 
     def processes(self) -> list[Process]:
-        """The processes of its user, connections of SSH included. Pids are those of this machine."""
+        """The processes of the user of the host, connections of SSH included. Pids are those of this machine."""
         return [one for one in self._all_processes() if _owner(one) == self.uid]
 
     def _all_processes(self) -> list[Process]:
-        """By their namespace: a command that a test has started is no descendant of the first process there."""
+        """By their namespace: a command of a test is no descendant of the first process there."""
         here = _namespace(self.init_pid)
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()] if here else []
         return [one for pid in pids if _namespace(pid) == here and (one := processes.identify(pid))]
@@ -125,28 +125,29 @@ class Host:
 
     def set_next_pid(self, pid: int) -> None:
         """The next process on the host gets this pid. On a quiet host, that is the next command of a test."""
-        # The shell that writes it has forked before; the process after it is the next.
+        # The shell that writes the pid was forked before; the next process is the command.
         self.run("bash", "-c", f"echo {pid - 1} >/proc/sys/kernel/ns_last_pid", as_root=True)
 
     # -- trouble ----------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Cut its power: all processes die at once, and the network says nothing of it. The home stays."""
+        """Cut the power of the host: all processes die at once, and the network reports nothing. The home directory
+        stays."""
         self._is_crashed = True
         self._do("crash")
 
     def boot(self) -> None:
-        """Start it after a crash, with a new boot id."""
+        """Start the host after a crash, with a new boot id."""
         self._do("boot")
         self._is_crashed = self._is_cut = False
 
     def cut(self) -> None:
-        """Unplug its network. Everything on it runs on."""
+        """Unplug the network of the host. Its processes continue."""
         self._is_cut = self._was_cut = True
         self._do("cut")
 
     def drop(self) -> None:
-        """Swallow all packets of SSH, those of open connections included."""
+        """Drop all packets of SSH, also of open connections."""
         self._is_cut = self._was_cut = True
         self._do("drop")
 
@@ -161,7 +162,7 @@ class Host:
         self._is_cut = False
 
     def slow_down(self, round_trip: float) -> None:
-        """Add so many seconds to each round trip between this host and the others; 0 for none."""
+        """Add this number of seconds to each round trip between this host and the others; 0 for none."""
         self._do("slow", f"{round_trip / 2:g}")
         self._is_slow = round_trip > 0
 
@@ -229,15 +230,15 @@ class Host:
 
     def left_behind(self) -> list[str]:
         """End the processes that stay, and name them."""
-        for _ in range(LOOKS):
+        for _ in range(POLLS):
             if not (left := self.processes()):
                 return []
-            # The shared connections of a killed manager: they end by themselves, half a minute later.
+            # The shared connections of a killed manager end by themselves, half a minute later.
             processes.end({one for one in left if str(one).endswith(" [mux]")})
             time.sleep(PAUSE)
-        told = [f"{self}: {one}" for one in left]
+        names = [f"{self}: {one}" for one in left]
         processes.end(set(left))
-        return told
+        return names
 
     def recover(self) -> None:
         """Undo all trouble. Connections that a cut has left half open are closed."""
@@ -252,7 +253,7 @@ class Host:
             self._was_cut = False
 
     def reset(self) -> None:
-        """Make its SSH server as it was at first."""
+        """Restore the initial configuration of the SSH server."""
         if (self.directory / "options").read_text():
             self.configure_sshd()
         os.truncate(self.directory / "sshd.log", 0)
@@ -277,7 +278,7 @@ class Host:
 
 
 def kill_command(process: subprocess.Popen[str]) -> None:
-    """Kill a command of `Host.start` with SIGKILL, and what it has started in its process group."""
+    """Kill a command of `Host.start` and its process group with SIGKILL."""
     signal_command(process, signal.SIGKILL)
     process.wait()
 
@@ -285,20 +286,20 @@ def kill_command(process: subprocess.Popen[str]) -> None:
 def signal_command(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send a signal to a command of `Host.start`. SIGKILL goes to its whole process group."""
     if number == signal.SIGKILL:
-        # First the command, so that `nsenter`, which waits for it, is not what keeps it from being reaped.
+        # The command first: `nsenter`, which waits for it, must not keep it from being reaped.
         while process.poll() is None:
             processes.end(processes.children(process.pid))
             time.sleep(PAUSE / 10)
         return
     for child in processes.children(process.pid):
-        with suppress(ProcessLookupError):  # it has just ended by itself
+        with suppress(ProcessLookupError):  # the process has just ended by itself
             os.kill(child.pid, number)
 
 
 def _namespace(pid: int) -> str | None:
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:  # it is gone, or belongs to the machine itself
+    except OSError:  # the process has ended, or belongs to the machine itself
         return None
 
 

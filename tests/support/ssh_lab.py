@@ -1,4 +1,4 @@
-"""Separate hosts with real SSH servers on this one machine (`tests/lab/ssh`), and what tests do with them."""
+"""Separate hosts with real SSH servers on this one machine (`tests/lab/ssh`), and their operations for tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PREFIX = "ssh-lab-"
 
 
 def why_impossible() -> str | None:
-    """A sentence for machines that cannot have these hosts."""
+    """The reason why this machine cannot have these hosts; empty if it can."""
     if os.geteuid() != 0:
         return "Hosts with SSH servers of their own need root."
     missing = sorted(package for program, package in PROGRAMS.items() if shutil.which(program, path=_path()) is None)
@@ -154,7 +154,7 @@ class Lab:
     # -- between tests ----------------------------------------------------------------------------------------------
 
     def clean_up(self) -> list[str]:
-        """Make all hosts as they were at first. Processes that a test left behind are ended and named."""
+        """Restore the initial state of all hosts. Processes that a test left behind are ended and named."""
         left = [line for host in self.hosts for line in host.end_commands()]
         for host in self.hosts:
             host.recover()
@@ -194,9 +194,9 @@ def running_lab(parent: str = "/tmp") -> Iterator[Lab]:
 
 
 def _remove_leftovers(parent: str) -> None:
-    """Remove the directories of laboratories that ended with a killed pytest: nobody holds their locks."""
+    """Remove the directories of laboratories of a killed pytest: no process holds their locks."""
     for directory in Path(parent).glob(f"{_PREFIX}*"):
-        if not (directory / "lab.pid").exists():  # another pytest has just made it, or removes it
+        if not (directory / "lab.pid").exists():  # another pytest has just created or removed it
             continue
         try:
             lock = os.open(directory / "lock", os.O_RDWR)

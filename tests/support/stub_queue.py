@@ -88,7 +88,7 @@ class StubQueue:
         self.program.chmod(0o755)
 
     def described(self, **changes: Any) -> dict[str, Any]:
-        """Its commands, as a manager sends them."""
+        """The commands of the stub, as a manager sends them."""
         program = str(self.program)
         queue = RemoteQueue(
             name="stub",
@@ -128,7 +128,7 @@ class StubQueue:
         queue = msgspec.structs.replace(queue, **changes)
         return json.loads(msgspec.json.encode(queue))
 
-    # What the batch system does
+    # Operations of the batch system
 
     def jobs(self) -> list[dict[str, Any]]:
         found = [json.loads(path.read_text()) for path in self.directory.glob("*.job")]
@@ -157,12 +157,11 @@ class StubQueue:
         self.set_state(job_id, state)
         return code
 
-    # What goes wrong
+    # Faults
 
     def set(self, action: str, trouble: str, text: str = "") -> None:
-        """`trouble`: `hang`; `answer` or `fail` with this text; for submissions `silent`: the job is taken, and this
-        error told; `killed`: it is taken, and the command ends by a signal; `die`: it is taken, and the process killed
-        that runs the command."""
+        """`trouble`: `hang`, or `answer` or `fail` with this text. For submissions, the job is accepted, and then:
+        `silent`: the command reports this error; `killed`: a signal ends the command; `die`: its parent is killed."""
         (self.directory / f"{action}.{trouble}").write_text(text)
 
     def clear(self, action: str, trouble: str) -> None:

@@ -15,7 +15,7 @@ _is_long = False
 
 
 def per_tier(short: int, long: int) -> int:
-    """How much a test tries in the tier that runs now: examples, seeds, rounds."""
+    """The amount for the current tier: examples, seeds, rounds."""
     return long if _is_long else short
 
 

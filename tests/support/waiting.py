@@ -1,4 +1,4 @@
-"""Waiting for something that cannot be awaited: with a deadline, and with words for the case that it never comes."""
+"""Polls a condition until a deadline, with an error message."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LONGEST_PAUSE = 0.05
 def wait_for(predicate: Callable[[], T], timeout: float = 60.0, what: str | Callable[[], str] = "") -> T:
     """The first true value of `predicate`, or a failed test after `timeout` seconds.
 
-    `what` completes the sentence "Waited in vain for …"; a function for words that take a while, or are about the end.
+    `what` names the condition in the message; a function is called at the deadline.
     """
     __tracebackhide__ = True
     deadline = time.monotonic() + timeout
     pause = FIRST_PAUSE
     while not (value := predicate()):
         if time.monotonic() > deadline:
-            told = what() if callable(what) else what
-            pytest.fail(f"Waited {timeout:g} s in vain for {told or _name(predicate)}; the last answer was {value!r}.")
+            words = what() if callable(what) else what
+            pytest.fail(f"Waited {timeout:g} s in vain for {words or _name(predicate)}; the last answer was {value!r}.")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
     return value

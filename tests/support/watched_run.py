@@ -1,4 +1,4 @@
-"""Runs whose jobs wait for the test, and dashboards that show them: real processes."""
+"""Runs whose jobs wait for the test, and dashboards for them: real processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.waiting import wait_for
 
 
 def waiting_job(name: str, file: str, *after: str, **more: Any) -> dict[str, Any]:
-    """A job that waits until a file is in the working directory, and then runs a line of the shell."""
+    """A job that waits until a file exists in the working directory, and then runs a line of the shell."""
     line = f"while [ ! -e {file} ]; do sleep 0.02; done; {'; '.join(after)}"
     return job(name, "sh", "-c", line, **more)
 
 
 @contextmanager
 def running(wd: Path, *jobs: dict[str, Any], nodes: str = "2x4") -> Iterator[subprocess.Popen[str]]:
-    """A run of these jobs while the test goes on. A test may kill its manager; jobs that are left are killed."""
+    """A run of these jobs, for the duration of the test. A test may kill its manager; remaining jobs are killed."""
     requests = write_requests(wd / "requests.json", list(jobs), WAIT)
     process = start("qcg-pm", "run", requests, "--wd", wd, "--nodes", nodes)
     try:
@@ -32,7 +32,7 @@ def running(wd: Path, *jobs: dict[str, Any], nodes: str = "2x4") -> Iterator[sub
         assert process.poll() is None, process.communicate()
         yield process
     finally:
-        for _ in range(2):  # the second one kills jobs at once
+        for _ in range(2):  # the second signal kills jobs at once
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""Parts of output files: offsets, characters of several bytes, and files that are none."""
+"""Parts of output files: offsets, characters of several bytes, and paths that are no files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.watch.output_files import read_output
-from tests.support.second_user import odd_things
+from tests.support.second_user import irregular_files
 
 
 def read(path: Path, offset: int = 0, limit: int = 65536):
@@ -55,7 +55,7 @@ def test_offsets_count_from_the_begin_or_the_end(tmp_path: Path, offset: int, te
 def test_other_things_at_the_path_are_not_read(tmp_path: Path):
     path = tmp_path / "o"
     assert read(path) is None
-    for _ in odd_things(path):
+    for _ in irregular_files(path):
         assert read(path) is None
     assert read_output({"stdout": "a\0b"}, "stdout", 0, 10) is None
     assert read_output({"stdout": os.fspath(tmp_path)}, "stdin", 0, 10) is None
