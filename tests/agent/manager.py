@@ -1,4 +1,4 @@
-"""A manager that does nothing but talk to one agent, for tests."""
+"""A manager for tests that only exchanges messages with one agent."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ R = TypeVar("R", Started, Ended)
 NAME = "n1"
 TIMEOUT = 60.0
 
-# An agent with other times than those of the product, so that a test need not be quicker than they are. While there is
-# a named pipe `hang` in the run directory, reading the contact file hangs, as on a file system that does not answer.
+# Starts an agent with shorter intervals than the defaults. While a named pipe `hang` exists in the run directory,
+# reading the contact file hangs, as on a file system that does not respond.
 WITH_SETTINGS = """
 import importlib, json, sys
 from qcg.pilotjob.agent import __main__
@@ -91,13 +91,14 @@ class Manager:
         self.send(protocol.Start(list(launches)))
 
     def next(self, kind: type[T], timeout: float = TIMEOUT) -> T:
-        """The next message of this kind; others wait for their turn."""
+        """The next message of this kind; other messages are kept for later calls."""
         found = self._find(lambda message: isinstance(message, kind), timeout)
         assert isinstance(found, kind)
         return found
 
     def meet(self, **more: Any) -> protocol.Report:
-        """Hello, Welcome, Report. Whoever has to wait for its welcome says Hello again, over another line."""
+        """Exchange Hello, Welcome and Report. An agent that waits for its Welcome repeats Hello over a new
+        connection."""
         while True:
             message = self._find(lambda message: isinstance(message, (protocol.Hello, protocol.Report)), TIMEOUT)
             if isinstance(message, protocol.Report):
@@ -129,13 +130,13 @@ class Manager:
                 if wanted(message):
                     return self._kept.pop(position)
             left = max(0, int((deadline - time.monotonic()) * 1000))
-            assert self._socket.poll(left), f"Waited in vain; these have come: {self._kept}"
+            assert self._socket.poll(left), f"Timed out; received messages: {self._kept}"
             peer, body = self._socket.recv_multipart()
             message = protocol.decode_from_agent(body)
             if isinstance(message, protocol.Hello):
-                self._peer = peer  # not with other messages: one of an agent that is gone may come late
+                self._peer = peer  # Other messages are ignored: a late message of an earlier agent may arrive.
             elif isinstance(message, protocol.Beat):
-                self.send(message)  # as every manager does: else the agent looks for another one after a while
+                self.send(message)  # as every manager does: otherwise the agent looks for another one
             self._kept.append(message)
 
 
@@ -175,7 +176,7 @@ class AgentProcess:
         self.wait()
 
     def close(self) -> None:
-        """End it with all its jobs, if the test has not."""
+        """End the agent with all its jobs, unless the test has ended it."""
         if self._process.poll() is None:
             self.signal(signal.SIGTERM)
             self.signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The agent as its managers see it: real processes, real ZeroMQ."""
+"""The agent as a manager sees it: real processes, real ZeroMQ."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_an_agent_sends_hello_again_when_the_manager_does_not_know_it(first: Man
 def test_several_requests_to_identify_get_one_hello_and_one_report(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
-    """A manager that does not know it asks after each of its messages. What is sent after the first report would be
-    missing from another one."""
+    """A manager that does not know the agent asks after each message. A second report would lack records sent after the
+    first one."""
     first.meet()
     for _ in range(3):
         first.send(protocol.Identify())
@@ -59,9 +59,9 @@ def test_ends_are_reported_while_a_long_batch_is_being_started(
 ) -> None:
     first.meet()
     first.start(*(launch(str(number), "true", wd=run_dir) for number in range(300)))
-    told = [first.next(protocol.News).records for _ in range(2)]
-    assert all(len(records) < 100 for records in told)
-    for records in told:
+    reported = [first.next(protocol.News).records for _ in range(2)]
+    assert all(len(records) < 100 for records in reported)
+    for records in reported:
         first._take(records)
     for number in range(300):
         assert first.ended(str(number)).exit_code == 0
@@ -150,7 +150,7 @@ def test_a_new_manager_is_found_at_once_and_gets_a_full_report(run_dir: Path) ->
         wait_for((run_dir / "away").exists)
     (run_dir / "gone").touch()
     with manager(run_dir) as new:
-        report = new.meet()  # long before the old one would be missed
+        report = new.meet()  # long before the agent would miss the old manager
         assert [running.id for running in report.live if running.id != "away"] == ["long"]
         assert report.live[0].grant == [(NAME, (0,), ())]
         assert new.ended("short").exit_code == 0
@@ -181,13 +181,13 @@ def test_a_job_waiting_for_its_start_is_reported_as_live(run_dir: Path) -> None:
     with manager(run_dir) as old:
         agent = AgentProcess(run_dir)
         old.meet()
-        # In one burst, so that the report is made before all are started.
+        # In one burst, so that the agent reports before it has started all jobs.
         ids = {str(number) for number in range(200)}
         old.send(protocol.Identify())
         old.start(*(launch(id, "sleep", "1000", wd=run_dir) for id in ids))
         report = old.meet()
-        told = {record.body.id for record in report.records} | {job.id for job in report.live}
-        assert told == ids
+        reported = {record.body.id for record in report.records} | {job.id for job in report.live}
+        assert reported == ids
         assert len(report.live) == 200
         old.send(protocol.Exit(5.0))
         old.next(protocol.Bye)
@@ -217,7 +217,7 @@ def test_a_killed_agents_jobs_are_lost_and_ended_by_the_next_one(
     successor.close()
 
 
-def test_an_agent_ends_its_jobs_and_exits_when_the_manager_says_so(
+def test_an_agent_ends_its_jobs_and_exits_at_the_request_of_the_manager(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -233,7 +233,9 @@ def test_an_agent_ends_its_jobs_and_exits_when_the_manager_says_so(
     assert read_agent_pid(run_dir, NAME) is None
 
 
-def test_sigterm_ends_all_jobs_and_the_records_say_why(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_sigterm_ends_all_jobs_and_the_records_have_the_reason(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
     first.meet()
     first.start(launch("a", "sleep", "1000", wd=run_dir))
     first.started("a")
@@ -326,7 +328,7 @@ def test_an_agent_that_fails_before_its_claim_keeps_the_pid_file_of_another(
     assert info.pid == agent.pid
 
 
-def test_a_missing_run_directory_is_reported_in_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_run_directory_is_reported_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(tmp_path / "no"), "--name", NAME]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
@@ -353,12 +355,14 @@ def test_an_idle_agent_wakes_up_for_little_more_than_heartbeats(first: Manager, 
 
 
 def _pauses(pid: int) -> int:
-    """How often its threads have had to wait for something so far."""
+    """How often the threads of the agent have blocked so far."""
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in texts)
 
 
-def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_agents_pass_on_the_records_of_the_job_host_unchanged(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
     first.meet()
     first.start(launch("a", "true", wd=run_dir))
     ended = first.ended("a")
@@ -373,11 +377,11 @@ def test_an_agent_forwards_signals_and_records_why_it_ended_a_job(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
-    catching = "trap 'echo told' USR1; echo up; while :; do sleep 0.01; done"
+    catching = "trap 'echo reported' USR1; echo up; while :; do sleep 0.01; done"
     first.start(launch("a", "bash", "-c", catching, wd=run_dir))
     wait_for(lambda: (run_dir / "a.out").exists() and "up" in (run_dir / "a.out").read_text())
     first.send(protocol.Signal(["a"], signal.SIGUSR1))
-    wait_for(lambda: "told" in (run_dir / "a.out").read_text())
+    wait_for(lambda: "reported" in (run_dir / "a.out").read_text())
     first.send(protocol.Kill(["a"], "closed", "It is over."))
     ended = first.ended("a")
     assert (ended.reason, ended.message) == ("closed", "It is over.")
@@ -400,7 +404,7 @@ def test_sigterm_inside_an_allocation_gives_jobs_back(first: Manager, run_dir: P
         first.meet()
         first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir))
         pids = [first.started(id).pid for id in ("a", "b")]
-        # The batch system ends everybody, in no order.
+        # The batch system ends all processes, in no order.
         os.kill(pids[0], signal.SIGTERM)
         wait_for(lambda: not process_is_alive(pids[0]))
         agent.signal(signal.SIGTERM)
@@ -428,10 +432,11 @@ def test_an_agent_that_hangs_is_replaced_and_its_jobs_are_ended(
         other.close()
 
 
-def test_an_agent_that_does_nothing_for_a_while_is_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_inactive_agent_is_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     agent.signal(signal.SIGSTOP)
-    # Each thread does one thing more when it gets it, and one that is late would do it under the eyes of the other.
+    # Each thread may execute one more step when it gets the processor, which a late thread would do while the other
+    # agent watches.
     wait_for(lambda: _states(agent.pid) == {"T"}, what="all its threads to stand still")
     other = AgentProcess(run_dir, "--replace-after", "0.5")
     try:
@@ -442,11 +447,11 @@ def test_an_agent_that_does_nothing_for_a_while_is_replaced(first: Manager, agen
 
 
 def _states(pid: int) -> set[str]:
-    """Of its threads."""
+    """The states of the threads of an agent."""
     return {path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
-def test_an_agent_that_does_something_is_not_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_active_agent_is_not_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     other = AgentProcess(run_dir, "--replace-after", "3600")
     try:

@@ -1,4 +1,4 @@
-"""An agent whose ledger finds no room, or has lost lines: nobody hears what it could forget."""
+"""An agent whose ledger cannot be written, or has lost lines, loses no record."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tests.support.waiting import wait_for
 
 
 def test_no_record_is_sent_before_it_is_in_the_ledger(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
-    """Else the next agent would give its number to another record, which would pass for an old one."""
+    """Otherwise the next agent would give the number to another record, and the manager would ignore that one as
+    known."""
     first.meet()
     job = launch("a", "touch", "ran", wd=run_dir)
     ledger = run_dir / f"agent-{NAME}.ledger"
-    room = len("\n" + starting_line("a", job.env["QCG_PM_STEP_ID"], job.grant))  # before the start, and no more
+    room = len("\n" + starting_line("a", job.env["QCG_PM_STEP_ID"], job.grant))  # one line before the start
     _limit_files(agent.pid, ledger.stat().st_size + room)
     first.start(job)
     wait_for((run_dir / "ran").exists)
@@ -50,7 +51,7 @@ def test_an_agent_that_lost_lines_of_its_ledger_numbers_above_what_the_manager_h
     ledger.write_text("".join(line for line in lines if line[2] in "hb"))
     seen = set(first.records)
     successor = AgentProcess(run_dir)
-    wait_for(lambda: '["e",' in ledger.read_text())  # recorded before the manager says what it has seen
+    wait_for(lambda: '["e",' in ledger.read_text())  # before the manager reports its last number
     first.meet()
     first.records = {number: body for number, body in first.records.items() if number not in seen}
     assert (first.ended("a").reason, first.ended("b").reason) == ("lost", "lost")
@@ -64,7 +65,7 @@ def test_an_agent_does_not_exit_while_records_are_not_on_disk(
     _end_on_a_full_disk(first, agent, run_dir)
     first.send(protocol.Exit(0.0))
     first.next(protocol.Beat)
-    first.next(protocol.Beat)  # alive for a while
+    first.next(protocol.Beat)  # the agent stays alive for a while
     _limit_files(agent.pid, resource.RLIM_INFINITY)
     assert first.ended("a").exit_code == 0
     first.next(protocol.Bye)
@@ -90,6 +91,6 @@ def _end_on_a_full_disk(manager: Manager, agent: AgentProcess, run_dir: Path) ->
 
 
 def _limit_files(pid: int, size: int) -> None:
-    """The disk of this process is full where files reach this size."""
+    """Simulate a full disk: files of this process cannot grow beyond this size."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))

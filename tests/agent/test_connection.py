@@ -1,4 +1,4 @@
-"""The agent's line to its manager, with a clock of the test's own."""
+"""The connection of an agent to its manager, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELLO = protocol.Hello("n1", "host", 1, [0], "1.0")
 
 
 class Line:
-    """A connection, and whatever it needs around it."""
+    """A connection with a simulated clock, heartbeats and manager liveness."""
 
     def __init__(self, run_dir: Path) -> None:
         self.log: list[str] = []
@@ -34,8 +34,8 @@ class Line:
         self.connection = Connection(run_dir, HELLO, self._poller, self.log.append, self.fence)
 
     def receive(self) -> list[protocol.FromManager]:
-        """The next messages, or nothing when the line has broken."""
-        # A socket may have woken for something else.
+        """The next messages; empty when the connection is broken."""
+        # A socket may have woken for another reason.
         ready = wait_for(lambda: self._poller.poll(1000), TIMEOUT, "the manager")
         return self.connection.receive(ready)
 
@@ -55,7 +55,7 @@ def line(run_dir: Path) -> Iterator[Line]:
 def test_hello_is_sent_over_a_new_connection_to_a_silent_manager(
     line: Line, run_dir: Path, fence: float, pace: float
 ) -> None:
-    """Sooner where it gives this node up when it hears nothing."""
+    """The interval is shorter where a silent manager ends the agent."""
     line.fence.arm("", fence)
     with manager(run_dir) as silent:
         line.connection.maintain(time.monotonic())
@@ -121,7 +121,7 @@ def test_a_manager_that_sent_identify_gets_time_to_answer_before_a_new_connectio
 
 
 def test_another_process_at_the_address_of_the_manager_is_not_fatal(line: Line, run_dir: Path) -> None:
-    """Who speaks another protocol, as some program may that was given the port."""
+    """A process that speaks another protocol, such as a program that was given the port."""
     with manager(run_dir), socket.create_server(("127.0.0.1", 0)) as other:
         good = contact.read(run_dir)
         assert good is not None
@@ -135,7 +135,7 @@ def test_another_process_at_the_address_of_the_manager_is_not_fatal(line: Line, 
             accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             wait_for(lambda: not opened.poll(0, zmq.POLLOUT), what="the end of the line")
         line.connection.send_hello()
-        while line.connection._socket is not None:  # until it has noticed
+        while line.connection._socket is not None:  # until the connection has noticed
             assert line.receive() == []
     with manager(run_dir) as new:
         line.connection.maintain(time.monotonic() + READ_INTERVAL)

@@ -1,4 +1,4 @@
-"""The CPUs of a machine, as the kernel tells of them."""
+"""The CPUs of a machine, as the kernel reports them."""
 
 from __future__ import annotations
 

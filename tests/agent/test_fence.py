@@ -1,4 +1,4 @@
-"""The fence: what a node that is cut off does to its jobs, and when it leaves them alone."""
+"""The fence: when an agent that is cut off kills its jobs, and when it keeps them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.agent.manager import AgentProcess, Manager, launch, manager
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
-INSTANCE = f"pilot-{uuid.uuid4().hex}"  # a fence ends everything with these marks, of other test runs too
+INSTANCE = f"pilot-{uuid.uuid4().hex}"  # the fence kills all processes with these marks, those of other test runs too
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ def test_jobs_are_stopped_after_a_suspension_until_the_manager_answers(
     fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = marked(f"{INSTANCE}.1.1")
-    monkeypatch.setattr(lease, "LATE", -lease.CHECK_INTERVAL)  # it has always overslept
+    monkeypatch.setattr(lease, "LATE", -lease.CHECK_INTERVAL)  # the watcher has always overslept
     fence.renew(time.monotonic())
     fence.arm(INSTANCE, 0.5)
     wait_for(lambda: state_of(job.pid) == "T", what="the job is stopped")
     assert not fence.lease_expired
     fence.renew(time.monotonic() + 1000)
-    wait_for(lambda: state_of(job.pid) == "S", what="the job goes on")
+    wait_for(lambda: state_of(job.pid) == "S", what="the job to continue")
 
 
 def state_of(pid: int) -> str:
@@ -100,7 +100,7 @@ def state_of(pid: int) -> str:
 
 
 class TestLease:
-    """With a clock of the test's own."""
+    """Leases, with a simulated clock."""
 
     @pytest.fixture
     def held(self) -> Lease:
@@ -162,7 +162,7 @@ def test_a_dead_manager_is_noticed_before_the_lease_expires(lost: float):
     assert LivenessTimes(lost).fence > SUSPECT_AFTER + STALE + READ_INTERVAL
 
 
-def test_a_missing_contact_file_means_no_manager_and_an_unreadable_one_nothing():
+def test_a_missing_contact_file_means_no_manager_and_an_unreadable_one_is_inconclusive():
     liveness = ManagerLiveness()
     liveness.update(None, 0.0)
     assert liveness.gone
@@ -171,7 +171,7 @@ def test_a_missing_contact_file_means_no_manager_and_an_unreadable_one_nothing()
 
 
 class Keeper:
-    """What a manager does that is alive and cannot be reached: it touches its contact file."""
+    """A live manager that cannot be reached: it touches its contact file."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / contact.FILE_NAME
@@ -243,7 +243,7 @@ def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir:
     first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={STEP_ID: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     first.close()
-    time.sleep(9.5)  # longer than the fence allows; and nobody touches the contact file
+    time.sleep(9.5)  # longer than the fence allows, without updates of the contact file
     assert is_alive(pid)
     with manager(run_dir, ack=1) as second:
         assert [running.id for running in second.meet().live] == ["a"]
@@ -265,7 +265,7 @@ def test_jobs_that_the_manager_has_given_up_are_killed_and_reported_lost(
 
 
 class TestManagerLiveness:
-    """What the run directory says while nobody answers."""
+    """The contact file and the lock in the run directory while the manager does not respond."""
 
     @pytest.fixture
     def line(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, list[float]]]:
@@ -277,7 +277,7 @@ class TestManagerLiveness:
         yield connection, known
         connection.close()
 
-    def test_a_run_directory_without_the_lock_of_the_agent_says_nothing(
+    def test_a_run_directory_without_the_lock_of_the_agent_is_inconclusive(
         self, line: tuple[Connection, list[float]], run_dir: Path
     ) -> None:
         connection, known = line

@@ -1,4 +1,4 @@
-"""The second connection between agent and manager, which nothing but the network can stop."""
+"""The second connection between agent and manager, which only the network can interrupt."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_heartbeats_follow_the_manager(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_heartbeats_survive_another_process_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
-    """Who speaks without keys, as some other program does that was given the port."""
+    """A peer that connects without keys, such as another program that was given the port."""
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.05)
     monkeypatch.setattr(heartbeat, "AGENT_SILENCE", 1.0)
     made: list[object] = []
@@ -138,5 +138,5 @@ def test_an_agent_on_a_hanging_file_system_keeps_its_jobs_while_heartbeats_are_a
 
 
 def _is_opening(pid: int) -> bool:
-    """Whether it waits for the other end of a pipe with a name."""
+    """Whether the agent waits for the other end of a named pipe."""
     return Path(f"/proc/{pid}/wchan").read_text() in ("wait_for_partner", "fifo_open")

@@ -1,4 +1,4 @@
-"""The relay while the time of day is set back: its limits of waiting are measured with a clock that does not jump."""
+"""Timeouts of the relay while the time of day is set back: they use a monotonic clock."""
 
 from __future__ import annotations
 

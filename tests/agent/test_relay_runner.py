@@ -1,4 +1,4 @@
-"""The relay in C: everything that holds for a host without it, and what is special about it."""
+"""The relay in C: the tests of hosts without a relay, and tests of its own features."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _WAITS = "until test -e %s; do sleep 0.01; done"
 
 class CountingRunner(RelayLaneRunner):
     started = 0
-    """So many jobs were started by the relay."""
+    """The number of jobs started by the relay."""
     takes = 0
-    """So often handovers were taken."""
+    """The number of times that handovers were taken."""
 
     def take(self) -> list[Handover]:
         handovers = super().take()
@@ -79,7 +79,7 @@ class WithARelay(HostTest):
 
 
 class BehindAnother(WithARelay):
-    """Each job is started by the relay, if it can be."""
+    """Each job is started by the relay where possible."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -134,10 +134,10 @@ class Reasons(WithARelay, test_host_signals.Reasons): ...
 class Sweeps(WithARelay, test_host_signals.Sweeps): ...
 
 
-class Doubts(WithARelay, test_host_signals.Doubts): ...
+class VerdictDelay(WithARelay, test_host_signals.VerdictDelay): ...
 
 
-class WhatAJobFinds(BehindAnother, test_host_spawn.WhatAJobFinds): ...
+class ProcessSetup(BehindAnother, test_host_spawn.ProcessSetup): ...
 
 
 class Streams(BehindAnother, test_host_spawn.Streams): ...
@@ -154,7 +154,7 @@ class Unstartable(BehindAnother, test_host_spawn.Unstartable): ...
 
 class Relayed(WithARelay):
     def lane(self, *launches: Launch) -> None:
-        """These, behind a job that runs until it is let go."""
+        """Queue these jobs behind a job that runs until it is released."""
         self.host.start([self.launch("first", SHELL, "-c", _WAITS % self.path("go"))])
         self.host.start([launch._replace(lane="first") for launch in launches])
         self.until(lambda: "first" in self.runner.lanes(), "the lane being given to the relay")
@@ -200,7 +200,7 @@ class Relayed(WithARelay):
         wait_for(lambda: set(os.listdir("/proc/self/fd")) <= before, "the end of the lane")
 
     def test_checks_of_captured_output_follow_handovers(self) -> None:
-        """The relay closes descriptors, which become other files, whenever a job has succeeded."""
+        """The relay closes descriptors of a successful job, and the kernel reuses their numbers."""
         jobs = [self.script(str(number), f"echo {number}", output=str(number)) for number in range(200)]
         jobs.append(
             self.script("last", f"head -c {4 * LIMIT} /dev/zero; {_WAITS % self.path('stop')}; exit 1", output="last")
@@ -219,7 +219,7 @@ class Relayed(WithARelay):
         assert os.listdir(self.path("out")) == ["last.out"]
 
     def test_output_is_captured_while_the_process_has_the_limit_of_jobs(self) -> None:
-        """As in the moment in which Python starts a job of another lane."""
+        """As while Python starts a job of another lane."""
         self.close_host()
         self.open_files = 64
         self.open_host()
@@ -371,7 +371,7 @@ class Relayed(WithARelay):
             self.host.retract([str(number)])
             self.turn(0.0)
             assert "first" in self.runner.lanes()
-        # One that has ended may be seen for a moment longer.
+        # A thread that has ended may be visible for a moment longer.
         wait_for(lambda: len(os.listdir("/proc/self/task")) <= threads, "no more threads than before")
         self.let_go()
         assert self.ended("a").exit_code == 0
@@ -412,9 +412,9 @@ class Relayed(WithARelay):
         for core in cores:
             lane = f"first{core}"
             self.host.start([self.script(lane, _WAITS % self.path("go"), cores=(core,))])
-            told = f"taskset -cp $$ > {core}.$N"
+            command = f"taskset -cp $$ > {core}.$N"
             for number in range(3):
-                line = self.script(f"{core}-{number}", told, cores=(core,), lane=lane)
+                line = self.script(f"{core}-{number}", command, cores=(core,), lane=lane)
                 self.host.start([line._replace(env={**line.env, "N": str(number)})])
             self.until(lambda lane=lane: lane in self.runner.lanes(), "the lane being given to the relay")
         self.let_go()
@@ -428,7 +428,8 @@ class Relayed(WithARelay):
         for _ in range(20):
             os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)
         wait_for(lambda: select.select([self._wake], [], [], 0)[0], "the word of it")
-        # One more where another thread of the tests, in which it is not blocked, has got the first one.
+        # The signal is written a second time where another thread of the tests, which does not block it, got the first
+        # one.
         assert os.read(self._wake, 4096).count(signal.SIGCHLD) <= 2
         self.host.reap()
         os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)

@@ -34,7 +34,7 @@ arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-k",
 sys.exit(pytest.main([*arguments, "tests/agent/test_relay_runner.py"]))
 """
 SELECTED = ("order", "fails", "captured_for", "killed", "new_file", "cut_off", "one_thread", "same_time")
-"""A word of the name of each test that is run."""
+"""A word in the name of each test that is run."""
 TESTS = f"Relayed and ({' or '.join(SELECTED)})"
 (EXTENSION,) = PROJECT["tool"]["setuptools"]["ext-modules"]
 
@@ -48,7 +48,7 @@ TESTS = f"Relayed and ({' or '.join(SELECTED)})"
         # CPython frees little of its memory at its end, so leaks are not searched for. The interpreter itself is not
         # instrumented, so the runtime library has to be loaded first, by LD_PRELOAD.
         ("address,undefined", "libasan.so", {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}),
-        # Jobs are forked while other threads run, and go on in the child until they execute their program.
+        # Jobs are forked while other threads run, and the child continues until it executes the program of the job.
         ("thread", "libtsan.so", {"TSAN_OPTIONS": "die_after_fork=0 halt_on_error=1 report_signal_unsafe=0"}),
     ],
     ids=["address", "thread"],
@@ -86,7 +86,8 @@ def test_the_extension_is_built_with_warnings_and_hides_its_functions():
 
 
 def test_the_extension_exports_nothing_but_its_init_function():
-    """A function of the same name in another library of the process, such as `start` or `now`, would replace ours."""
+    """The dynamic linker would use a function of the same name, such as `start` or `now`, from another library of the
+    process."""
     module = pytest.importorskip("qcg.pilotjob.agent._relay", reason="the relay was not compiled")
     library = ctypes.CDLL(module.__file__)
     headers = "".join(path.read_text() for path in sorted(SOURCE.glob("relay*.h")))

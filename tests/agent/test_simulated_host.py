@@ -1,4 +1,4 @@
-"""The host that starts nothing answers as the one that does."""
+"""The simulated host, which starts no processes, replies as the real one does."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def host(ledger: Ledger, tmp_path: Path) -> Iterator[SimulatedHost]:
     made.close()
 
 
-def told(host: SimulatedHost) -> list[tuple[str, str]]:
-    """The ids of attempts, with their results."""
+def reported(host: SimulatedHost) -> list[tuple[str, str]]:
+    """The ids of attempts, with their results, in order."""
     return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
 
 
@@ -49,15 +49,15 @@ def test_a_simulated_job_ends_at_once_and_its_end_has_all_data(host: SimulatedHo
 def test_a_sleeping_job_ends_after_its_time(host: SimulatedHost, tmp_path: Path):
     host.start([launch("a", "sleep", "1000", wd=tmp_path)])
     host.advance()
-    assert told(host) == [("a", "started")]
+    assert reported(host) == [("a", "started")]
     assert host.busy
     over = host.next_deadline()
     assert over is not None
     assert 990 < over - time.monotonic() <= 1000
     host.due(over - 1)
-    assert told(host) == []
+    assert reported(host) == []
     host.due(over)
-    assert told(host) == [("a", "exit")]
+    assert reported(host) == [("a", "exit")]
     assert host.next_deadline() is None
 
 
@@ -68,7 +68,7 @@ def test_a_sleeping_job_is_ended_after_its_wall_time(host: SimulatedHost, tmp_pa
     host.advance()
     host.take_records()
     host.due(time.monotonic() + 50)
-    assert told(host) == [("a", "exit")]
+    assert reported(host) == [("a", "exit")]
     over = host.next_deadline()
     assert over is not None
     assert 50 < over - time.monotonic() <= 100
@@ -85,9 +85,9 @@ def test_a_sleeping_job_is_ended_after_its_wall_time(host: SimulatedHost, tmp_pa
 def test_an_invalid_sleep_time_ends_at_once_and_delays_no_other_job(host: SimulatedHost, tmp_path: Path, seconds: str):
     host.start([launch(id, "sleep", time, wd=tmp_path) for id, time in (("a", seconds), ("b", "6"))])
     host.advance()
-    assert told(host) == [("a", "exit"), ("b", "started")]
+    assert reported(host) == [("a", "exit"), ("b", "started")]
     host.due(time.monotonic() + 7)
-    assert told(host) == [("b", "exit")]
+    assert reported(host) == [("b", "exit")]
 
 
 def test_an_id_is_started_once(host: SimulatedHost, tmp_path: Path):
@@ -102,12 +102,12 @@ def test_sleeping_and_waiting_jobs_can_be_cancelled(host: SimulatedHost, tmp_pat
     host.advance()
     host.start([launch("c", "true", wd=tmp_path)])
     host.kill(["a", "c", "unknown"])
-    host.due(time.monotonic() + 20)  # a look at all processes may take a while
-    assert told(host) == [("a", "started"), ("b", "started"), ("c", "cancel"), ("a", "cancel")]
+    host.due(time.monotonic() + 20)  # a search through all processes may take a while
+    assert reported(host) == [("a", "started"), ("b", "started"), ("c", "cancel"), ("a", "cancel")]
     assert [running.id for running in host.running()] == ["b"]
     host.finish(0.0)
-    host.due(time.monotonic() + 20)  # a look at all processes may take a while
-    assert told(host) == [("b", "cancel")]
+    host.due(time.monotonic() + 20)  # a search through all processes may take a while
+    assert reported(host) == [("b", "cancel")]
     assert not host.busy
 
 
@@ -117,7 +117,7 @@ def test_running_jobs_of_a_killed_simulated_host_are_lost(host: SimulatedHost, l
     host.take_records()
     after = SimulatedHost(ledger, "n1", str(tmp_path / "files"))
     after.due(time.monotonic() + 20)
-    assert told(after) == [("a", "lost")]
+    assert reported(after) == [("a", "lost")]
     after.close()
 
 
