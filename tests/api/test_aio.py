@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def play(service: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario], None]:
-    """Run a scenario with a manager, and take away all jobs."""
+    """Run a scenario with a manager, and remove all jobs."""
     monkeypatch.chdir(service.wd)
 
     async def run(scenario: Scenario) -> None:
@@ -48,7 +48,8 @@ def play(service: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario
 
 
 async def until_asked(manager: AsyncManager, *requests: str) -> None:
-    """These were answered: waits ask when they have begun to listen. Called before the waits have begun."""
+    """Wait until these requests were answered: waits send them after they have subscribed. To be called before the
+    waits start."""
     left = set(requests)
     all_asked = asyncio.Event()
     ask = manager._send_once
@@ -222,7 +223,7 @@ def test_a_cancelled_start_leaves_no_manager(tmp_path: Path, monkeypatch: pytest
     def start(*arguments: Any) -> ManagerProcess:
         under_way.set()
         service = ManagerProcess(*arguments)
-        assert cancelled.wait(60)  # or it might be ready before the test has got round to cancelling it
+        assert cancelled.wait(60)  # otherwise the manager might be ready before the test cancels the start
         return service
 
     monkeypatch.setattr(aio, "ManagerProcess", start)
@@ -238,7 +239,7 @@ def test_a_cancelled_start_leaves_no_manager(tmp_path: Path, monkeypatch: pytest
     before = descendants()
     asyncio.run(scenario())
     assert list(tmp_path.glob(".qcgpjm-service-*")), "it had started"
-    # An agent that it had begun to start notices that when it has loaded its modules.
+    # An agent that was being started notices the cancellation when it has loaded its modules.
     wait_for(lambda: descendants() == before, what="the end of all that was started")
 
 

@@ -1,4 +1,4 @@
-"""Arguments of the clients, and which requests they repeat."""
+"""Arguments of the clients, and repetition of requests."""
 
 from __future__ import annotations
 

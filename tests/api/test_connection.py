@@ -1,4 +1,4 @@
-"""A connection of a client at the end of its manager."""
+"""The connection of a client whose manager ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 
 def test_an_answer_that_arrived_before_the_connection_was_lost_is_returned(monkeypatch: pytest.MonkeyPatch):
-    """Sockets are looked at one after the other: between two looks both may have come."""
+    """Sockets are polled in turn, so both may have received data between two polls."""
     there, here = zmq.Context(), make_context()
     service = there.socket(zmq.ROUTER)
     service.bind("tcp://127.0.0.1:*")

@@ -21,7 +21,7 @@ def names(stream: EndStream) -> list[str]:
 
 
 def asking(stream: EndStream, after: int) -> WaitForAny:
-    """A call of one thread that has asked for ends."""
+    """The call of a thread that has requested ends."""
     wait = WaitForAny(stream)
     assert wait.question() == {"request": "endedJobs", "after": after}
     return wait

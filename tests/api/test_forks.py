@@ -41,7 +41,7 @@ def test_a_client_works_in_a_forked_process_and_in_its_parent(tmp_path: Path):
         def child() -> None:
             assert manager.submit(Jobs().add(name="of-child", exec="true")) == ["of-child"]
             assert manager.wait4("of-child", PATIENCE) == {"of-child": "SUCCEED"}
-            manager.cleanup()  # its own connections; the service is the parent's
+            manager.cleanup()  # uses its own connections; the service belongs to the parent
 
         assert in_child(child) == 0
         assert manager.wait4("of-child", PATIENCE) == {"of-child": "SUCCEED"}

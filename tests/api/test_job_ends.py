@@ -41,7 +41,7 @@ def manager(service: Served) -> Iterator[Manager]:
 
 
 def gated(service: Served, name: str, code: int = 0) -> dict[str, Any]:
-    """A job that ends when `open_gate` says so."""
+    """A job that ends after `open_gate`."""
     (service.wd / f"{name}.gate").unlink(missing_ok=True)
     return {"name": name, "script": f"until [ -e {service.wd}/{name}.gate ]; do sleep 0.02; done; exit {code}"}
 
@@ -51,7 +51,7 @@ def open_gate(service: Served, name: str) -> None:
 
 
 def all_ends(manager: Manager) -> list[tuple[str, str]]:
-    """The ends until the manager says that there are no more."""
+    """The ends, until the manager reports that none can follow."""
     ends: list[tuple[str, str]] = []
     while True:
         try:
@@ -68,7 +68,7 @@ async def connected(service: Served) -> AsyncIterator[AsyncManager]:
 
 @pytest.fixture
 def play(service: Served, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Run a scenario with an AsyncManager; `manager` removes the jobs."""
+    """Run a scenario with an AsyncManager; the fixture `manager` removes the jobs."""
     monkeypatch.chdir(service.wd)
 
     async def run(scenario: Callable[[AsyncManager], Awaitable[None]]) -> None:
@@ -104,7 +104,7 @@ def test_an_end_during_the_call_is_returned(service: Served, manager: Manager):
     def ask_and_go(body: bytes, timeout: float) -> dict[str, Any]:
         answer = ask(body, timeout)
         asked.append(json.loads(body)["request"])
-        if len(asked) == 2:  # once before it listens, once when it listens
+        if len(asked) == 2:  # the call queries once before it subscribes, and once after
             open_gate(service, "late")
         return answer
 
@@ -120,7 +120,7 @@ def test_a_job_that_was_removed_is_still_returned(manager: Manager):
     assert all_ends(manager) == [("a", "SUCCEED"), ("b", "SUCCEED")]
 
 
-def test_two_clients_get_every_end_also_of_jobs_of_the_other(service: Served, manager: Manager):
+def test_two_clients_get_every_end_of_their_own_and_each_others_jobs(service: Served, manager: Manager):
     with Manager.of_run(service.run_dir) as other:
         manager.submit(Jobs().add(name="mine", exec="true"))
         manager.wait4all(60)
@@ -171,7 +171,7 @@ def test_many_ends_come_in_few_replies(manager: Manager, service: Served):
 
     manager._pool.ask = note  # type: ignore[method-assign]
     assert sorted(name for name, _ in all_ends(manager)) == sorted(names)
-    assert len(asked) == 4  # three replies with ends, and one that there are no more
+    assert len(asked) == 4  # three replies with ends, and one that no end can follow
     assert len(service.data("endedJobs", after=0)["ends"]) == 1000
 
 
@@ -233,8 +233,8 @@ def test_no_end_is_missed_or_returned_twice_when_the_manager_is_killed_and_resum
         manager.submit(_many(["a", "b", "c"]).add(**gated(crashing, "d")))
         manager.wait4(["a", "b", "c"], 60)
         ends = [manager.wait4_any_job_finish(60)]
-        crashing.kill()  # right after it has answered
-        open_gate(crashing, "d")  # ends while there is no manager
+        crashing.kill()  # right after the manager has answered
+        open_gate(crashing, "d")  # jobs end while no manager runs
         crashing.resume()
         manager.submit(_many(["e"]))
         ends += all_ends(manager)

@@ -172,7 +172,7 @@ def test_unusable_files_raise_errors(tmp_path: Path):
             Jobs().load_from_file(tmp_path / "wrong")
 
 
-def test_the_names_of_version_0_2(tmp_path: Path):
+def test_the_names_of_version_0_2_are_accepted(tmp_path: Path):
     jobs = OldJobs().add({"name": "a", "exec": "true"}).addStd({"name": "b", "execution": {"exec": "true"}})
     assert jobs.jobNames() == ["a", "b"]
     jobs.saveToFile(tmp_path / "jobs.json")
@@ -186,7 +186,7 @@ def test_the_names_of_version_0_2(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "message"),
     [
         (
             {"execution": {"exec": "ls"}},
@@ -200,7 +200,7 @@ def test_the_names_of_version_0_2(tmp_path: Path):
         ({"exec": "ls", "wt": "soon"}, 'job.wt: "soon" is not a wall time'),
     ],
 )
-def test_errors_name_the_path_in_the_simple_form(job: dict[str, Any], told: str):
+def test_errors_name_the_path_in_the_simple_form(job: dict[str, Any], message: str):
     with pytest.raises(InvalidJobDescriptionError) as caught:
         Jobs().add(name="a", **job)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)

@@ -33,7 +33,8 @@ def test_options_in_one_string_are_refused():
 
 
 def test_a_local_manager_starts_works_and_finishes_quickly(tmp_path: Path):
-    """Measured in turns with a bare interpreter, for the machine may be busy: some 2 of those each."""
+    """Measured in turns with a bare interpreter, because the machine may be busy: the limit is a multiple of its
+    time."""
     bare, starts, finishes = [], [], []
     for number in range(5):
         began = time.monotonic()
@@ -145,7 +146,7 @@ def test_several_local_managers_work_side_by_side(tmp_path: Path):
 
 
 def test_the_program_is_not_forked_and_keeps_its_signals(tmp_path: Path):
-    """Programs with threads must not be forked, and an interrupt for the program is none for its jobs."""
+    """Programs with threads must not be forked, and an interrupt of the program must not reach its jobs."""
     forks: list[None] = []
     os.register_at_fork(before=lambda: forks.append(None))
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)}

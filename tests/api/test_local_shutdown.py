@@ -1,4 +1,4 @@
-"""The end of a LocalManager, in every way that it can end, and the manager that resumes its run."""
+"""The end of a LocalManager in every way, and the manager that resumes its run."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_program_like_eqi_is_stopped_and_resumed(tmp_path: Path):
     resumed = subprocess.run([*line, "go on"], capture_output=True, text=True, timeout=60, check=False)
     assert resumed.returncode == 0, resumed.stderr
     after = states(wd)
-    # One job ran when the program stopped: it is CANCELED. Everything else was done, each job once.
+    # One job ran when the program stopped and is CANCELED. Each other job ran once.
     cancelled = {name for name, state in before.items() if state == "CANCELED"}
     assert len(cancelled) == 1
     assert {name for name, state in after.items() if state != "SUCCEED"} == cancelled

@@ -1,4 +1,4 @@
-"""Clients of a manager that dies, hangs or comes back: none waits for ever."""
+"""Clients of a manager that dies, hangs or returns: no call waits forever."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.support.serving import PATIENCE, Served, served
 from tests.support.waiting import wait_for
 
 SECONDS = 20.0
-"""What "within seconds" means, on a busy machine too: a connection is given up after five of silence, and a request
-that nobody answers only after sixty."""
+"""The limit for "within seconds", on a busy machine too: a connection is given up after five seconds of silence, and a
+request without an answer after sixty."""
 LONG = "until [ -e release ]; do sleep 0.05; done"
 
 
@@ -42,7 +42,7 @@ def service(tmp_path: Path) -> Iterator[Served]:
 def started(
     service: Served, calls: list[Callable[[Manager], Any]], cfg: dict[str, Any], threads: ThreadPoolExecutor
 ) -> list[Any]:
-    """Each call in a client and a thread of its own; they have begun to wait."""
+    """Each call has a client and a thread of its own. The block starts when all calls wait."""
 
     def live(call: Callable[[Manager], Any]) -> Any:
         with Manager.of_run(service.run_dir, cfg) as manager:
@@ -52,7 +52,7 @@ def started(
     ready: list[None] = []
     waiting = [threads.submit(live, call) for call in calls]
     wait_for(lambda: len(ready) == len(calls), what="the clients")
-    time.sleep(0.3)  # until they listen
+    time.sleep(0.3)  # until the calls wait
     return waiting
 
 
@@ -129,7 +129,7 @@ def test_waits_continue_with_the_resumed_manager_after_a_reconnect(service: Serv
     with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {"reconnect": 60}, threads)
         service.kill()
-        time.sleep(1)  # while there is no manager at all
+        time.sleep(1)  # while no manager runs at all
         service.resume()
         assert not any(one.done() for one in waiting)
         (service.wd / "release").touch()
@@ -185,7 +185,7 @@ def test_the_asyncio_client_reconnects_too(service: Served, monkeypatch: pytest.
 
 
 def test_the_agent_of_a_killed_manager_does_not_concern_the_client(service: Served):
-    """The job of a killed service runs on: that is what resuming is for."""
+    """The job of a killed service continues, so that the run can be resumed."""
     pid = int(service.data("jobInfo", jobNames=["long"])["jobs"]["long"]["data"]["runtime"]["pid"])
     service.kill()
     assert is_alive(pid)

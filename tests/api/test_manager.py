@@ -43,7 +43,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(params=[Manager, OldManager], ids=["today", "version 0.2"])
 def manager(service: Served, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
-    """Found as a job finds it."""
+    """A manager that finds the service as a job does."""
     monkeypatch.setenv("QCG_PM_ZMQ_ADDRESS", service.contact.address)
     monkeypatch.setenv("QCG_PM_CONTACT", str(service.run_dir / "contact.json"))
     with request.param() as manager:
@@ -138,10 +138,10 @@ def test_running_jobs_are_cancelled(manager: Manager):
 def test_why_explains_the_state_of_a_job(manager: Manager):
     manager.submit(group(a="exit 3", b="sleep 60"))
     manager.wait4("a", 60)
-    told = manager.why(["a", "nobody"])["jobs"]
-    assert told["a"]["data"]["reason"] == "failed"
-    assert "exit code 3" in told["a"]["data"]["sentence"]
-    assert told["nobody"]["status"] != 0
+    reasons = manager.why(["a", "nobody"])["jobs"]
+    assert reasons["a"]["data"]["reason"] == "failed"
+    assert "exit code 3" in reasons["a"]["data"]["sentence"]
+    assert reasons["nobody"]["status"] != 0
 
 
 def test_one_iteration_is_waited_for(manager: Manager):
@@ -353,7 +353,7 @@ def test_invalid_configuration_values_are_refused(service: Served, cfg: dict[str
     ("cfg", "file"),
     [({"log_level": "DEBUG"}, ".qcgpjm-client/api.log"), ({"log_level": "debug", "log_file": "my.log"}, "my.log")],
 )
-def test_the_client_logs_every_request_when_told_to(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
+def test_the_client_logs_every_request_on_demand(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
     with Manager.of_run(service.run_dir, {**cfg, "wdir": tmp_path}) as manager:
         manager.resources()
     assert "request resourcesInfo" in (tmp_path / file).read_text()
@@ -368,7 +368,7 @@ def test_the_client_logs_every_request_when_told_to(service: Served, tmp_path: P
     ],
 )
 def test_the_client_logs_what_it_changes(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
-    for _ in range(2):  # the second client begins the file anew
+    for _ in range(2):  # the second client overwrites the file
         with Manager.of_run(service.run_dir, {**cfg, "wdir": tmp_path}) as manager:
             manager.wait4(manager.submit(group(logged="exit 0")), 60)
             with pytest.raises(RequestRefusedError) as refused:
@@ -438,7 +438,7 @@ def test_a_wait_in_another_thread_ends_when_the_manager_is_cleaned_up(service: S
     manager.submit(group(endless="sleep 60"))
     with ThreadPoolExecutor(3) as threads:
         waits: list[Future[Any]] = [threads.submit(manager.wait4, "endless"), threads.submit(manager.wait4all)]
-        time.sleep(0.2)  # until they listen
+        time.sleep(0.2)  # until the calls wait
         manager.cleanup()
         for wait in waits:
             with pytest.raises(ConnectionError, match="was cleaned up"):
@@ -453,7 +453,7 @@ def test_a_wait_in_another_thread_ends_when_the_manager_is_cleaned_up(service: S
 
 @pytest.mark.timed
 def test_a_wait_ends_right_after_the_job(manager: Manager):
-    """The job writes down when it ends. In turns with a program that is waited for directly, for the machine may be
+    """The job records its end. Measured in turns with a process that is waited for directly, because the machine may be
     busy."""
     delays, direct = [], []
     for number in range(10):
@@ -470,7 +470,7 @@ def test_a_wait_ends_right_after_the_job(manager: Manager):
 
 
 def test_a_wait_without_events_queries_at_the_welcome_and_at_the_first_heartbeat_only(service: Served):
-    with Manager.of_run(service.run_dir, {"poll_delay": 6}) as manager:  # three times as long as from beat to beat
+    with Manager.of_run(service.run_dir, {"poll_delay": 6}) as manager:  # three times the heartbeat interval
         manager.submit(group(idle="sleep 60"))
         asked = []
         ask = manager._pool.ask
@@ -501,7 +501,8 @@ def test_a_manager_without_events_is_polled(service: Served, monkeypatch: pytest
 
 
 def test_importing_the_client_is_fast():
-    """Measured in turns with the libraries that it needs, for the machine may be busy: some 2 of those."""
+    """Measured in turns with the libraries that the client needs, because the machine may be busy: the limit is twice
+    their time."""
     code = "import time; began = time.process_time(); import {}; print(time.process_time() - began)"
     took: dict[str, list[float]] = {"zmq, msgspec": [], "qcg.pilotjob.api.manager": []}
     for _ in range(5):

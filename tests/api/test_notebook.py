@@ -71,7 +71,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
 
 
-def test_a_manager_is_a_table_that_changes_by_itself(tmp_path: Path):
+def test_a_manager_is_displayed_as_a_live_table(tmp_path: Path):
     book = Notebook(tmp_path, BEGIN, "manager", SUBMIT, "manager.wait4(names)", UNTIL_UPDATED, "manager.finish()")
     (shown,) = book.outputs(1)
     assert shown["text/plain"] == "run <b>x: 0 of 0 done, 0 running, 0 of 2 cores used"
@@ -82,7 +82,7 @@ def test_a_manager_is_a_table_that_changes_by_itself(tmp_path: Path):
     assert "<b>x" not in table.replace("<b>&lt;b&gt;x", "")
 
 
-def test_waits_show_a_bar(tmp_path: Path):
+def test_waits_show_a_progress_bar(tmp_path: Path):
     book = Notebook(
         tmp_path, BEGIN, SUBMIT, "print(manager.wait4(names, progress=True))", "manager.wait4all(progress=True)"
     )
@@ -95,7 +95,7 @@ def test_waits_show_a_bar(tmp_path: Path):
     assert labels == ["5 of 5 done, 1 not successful"] * 2
 
 
-def test_without_ipywidgets_table_and_bar_are_plain(tmp_path: Path):
+def test_without_ipywidgets_table_and_bar_are_plain_text(tmp_path: Path):
     book = Notebook(
         tmp_path,
         WITHOUT_WIDGETS + BEGIN,
@@ -112,7 +112,7 @@ def test_without_ipywidgets_table_and_bar_are_plain(tmp_path: Path):
     assert "✗ FAILED" in table["text/html"]
 
 
-def test_asyncio_has_a_bar_too(tmp_path: Path):
+def test_asyncio_waits_show_a_progress_bar_too(tmp_path: Path):
     begin = """
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.job import Jobs

@@ -1,4 +1,4 @@
-"""Programs that run as jobs of a manager and submit jobs to it: of earlier manuals, and a current one."""
+"""Programs of earlier manuals, and a current one, that run as jobs of a manager and submit jobs to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def service(tmp_path: Path) -> Iterator[Served]:
 
 
 def run(service: Served, program: str) -> str:
-    """What the program printed; it is a job like any other, and finds its manager in its environment."""
+    """The output of a program that runs as a job and finds its manager in its environment."""
     (service.wd / "program.py").write_text(program)
     service.submit(
         {

@@ -69,7 +69,7 @@ def test_a_terminal_shows_how_many_iterations_are_done(tmp_path: Path, program: 
 
 
 @pytest.mark.parametrize("program", [PROGRAM, ASYNC_PROGRAM], ids=["blocking", "asyncio"])
-def test_a_pipe_gets_nothing(tmp_path: Path, program: str):
+def test_no_progress_bar_is_written_to_a_pipe(tmp_path: Path, program: str):
     process = run(tmp_path, program, subprocess.PIPE)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "{'it': 'FAILED'}\n", "")

@@ -1,4 +1,4 @@
-"""A client whose keys are refused gets an error, also before its first request."""
+"""A client whose keys are refused gets an error, even before its first request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 
 def wait_until_refused(socket: zmq.Socket[bytes]) -> None:
-    """It is connected to nobody any more, and does not try again."""
+    """The client has no connection any more, and does not try again."""
     wait_for(lambda: not socket.poll(0, zmq.POLLOUT), what="the refusal")
 
 

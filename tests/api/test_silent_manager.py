@@ -1,4 +1,4 @@
-"""A manager that does not answer, or publishes nothing: waits keep their timeouts."""
+"""A manager that does not answer or publish: waits keep their timeouts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.wire.contact import ClientsContact
 
 SOON = 15.0
-"""Seconds: more than the waits here have, and far less than a request has."""
+"""Seconds: longer than the timeouts of waits here, and far shorter than the timeout of a request."""
 
 
 class Puppet:
-    """Speaks the protocol of a service, as far as it is told to."""
+    """A service that answers and publishes only when the test requests it."""
 
     def __init__(self, *, welcomes: bool = False) -> None:
         self._context = zmq.Context()
@@ -42,7 +42,7 @@ class Puppet:
         """What replies to `endedJobs` have beside the usual, one after the other."""
         self.asked: list[str] = []
         self.subscribed: set[bytes] = set()
-        """Topics that somebody wanted or wants."""
+        """Topics that a client has subscribed to, now or earlier."""
         self.beats = False
         """Whether it publishes beats, and nothing else."""
         self._ending = threading.Event()
@@ -92,7 +92,7 @@ def puppet() -> Iterator[Puppet]:
 
 
 def waited(puppet: Puppet, face: str, cfg: dict[str, Any], timeout: float | None) -> dict[str, str]:
-    """What `wait4` of one face of the client returns."""
+    """The result of `wait4` of one variant of the client."""
     if face == "threads":
         with Manager.at(puppet.target, cfg) as manager:
             return manager.wait4(puppet.name, timeout)
@@ -100,7 +100,7 @@ def waited(puppet: Puppet, face: str, cfg: dict[str, Any], timeout: float | None
     async def wait() -> dict[str, str]:
         manager = AsyncManager(puppet.target.contact.address, cfg)
         async with manager:
-            manager._target = puppet.target  # an address alone tells of no publisher
+            manager._target = puppet.target  # an address alone does not give the address of the publisher
             return await manager.wait4(puppet.name, timeout)
 
     return asyncio.run(wait())
@@ -124,7 +124,7 @@ def test_without_a_welcome_the_manager_is_polled(puppet: Puppet, face: str):
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 def test_an_end_published_before_the_subscription_is_queried_at_the_first_heartbeat(face: str):
-    """A welcome does not prove that it has."""
+    """A welcome does not prove that the event arrives."""
     puppet = Puppet(welcomes=True)
     puppet.states = ["EXECUTING", "SUCCEED"]
     puppet.beats = True
@@ -157,7 +157,7 @@ def test_a_request_without_an_answer_raises_an_error_after_its_timeout(puppet: P
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 def test_ends_that_the_manager_cannot_write_yet_are_requested_until_it_can(face: str, monkeypatch: pytest.MonkeyPatch):
-    """As while a disk is full: no event says when there is room again."""
+    """As while a disk is full: no event announces free space."""
     for module in (aio, client):
         monkeypatch.setattr(module, "DELAYED_PAUSE", 0.01)
     puppet = Puppet(welcomes=True)
@@ -204,7 +204,7 @@ def test_a_request_without_an_answer_does_not_affect_others(puppet: Puppet):
 
 
 def test_a_cancelled_query_of_a_wait_is_repeated(puppet: Puppet):
-    """A wait that ends while its question is under way must not deny what the answer would have told."""
+    """A wait that ends while its query is pending must not lose the reply."""
     puppet.states = ["SUCCEED"]
 
     async def wait() -> None:

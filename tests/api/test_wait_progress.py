@@ -1,4 +1,4 @@
-"""The progress of waits, without a manager."""
+"""The progress of waits, computed without a manager."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def test_the_iterations_of_a_job_count_each():
     assert progress.counts() == Counts(101, 3, 101), "though the last answer is older"
 
 
-def test_jobs_without_iterations_are_not_asked_for_again():
+def test_jobs_without_iterations_are_not_queried_again():
     _, progress = progress_of("a")
     progress.answer(info(a=None))
     assert progress.question() is None
 
 
-def test_an_unknown_job_is_no_trouble():
+def test_an_unknown_job_is_not_counted_as_ended():
     _, progress = progress_of("a", "b")
     progress.answer({"jobs": {"a": {"status": 1, "message": "there is no job 'a'"}}})
     assert progress.counts() == Counts(0, 0, 2)
 
 
-def test_many_jobs_are_counted_without_a_question():
+def test_many_jobs_are_counted_without_a_query():
     _, progress = progress_of(*[f"j{number}" for number in range(MOST_ASKED + 1)])
     assert progress.question() is None
     assert progress.counts().total == MOST_ASKED + 1

@@ -1,4 +1,4 @@
-"""Conditions of waits, without a manager: they consume answers and events."""
+"""Conditions of waits, computed from answers and events without a manager."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_wait_reads_states_from_answers_and_from_events():
 
 
 def test_each_end_is_reported_when_it_is_known():
-    told: list[tuple[str, str]] = []
-    wait = WaitForJobs(["a", "b", "a"], told.append)
+    reported: list[tuple[str, str]] = []
+    wait = WaitForJobs(["a", "b", "a"], reported.append)
     wait.answer(status(a="SUCCEED", b="EXECUTING"))
-    assert told == [("a", "SUCCEED")]
+    assert reported == [("a", "SUCCEED")]
     wait.answer(status(a="SUCCEED", b="EXECUTING"))
     wait.event("JFI", ended("b", "FAILED"))
     wait.event("JFI", ended("b", "FAILED"))
-    assert told == [("a", "SUCCEED"), ("b", "FAILED")]
+    assert reported == [("a", "SUCCEED"), ("b", "FAILED")]
 
 
 def test_a_wait_without_names_is_over_at_once():
@@ -131,7 +131,7 @@ def drained(stream: EndStream) -> list[str]:
 
 
 def test_overlapping_replies_return_each_end_once():
-    """As when two threads have asked at the same time."""
+    """As when two threads have sent a query at the same time."""
     stream = EndStream(0)
     asked = stream.position
     for reply in (ends("a", "b"), ends("a", "b", "c"), ends("c", "d", first=3), ends("b", first=2, last=4)):

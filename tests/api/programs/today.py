@@ -1,4 +1,4 @@
-"""A client as one writes it today; checked by mypy in its strictest form."""
+"""A program that uses the current client; mypy checks it in strict mode."""
 
 from __future__ import annotations
 
