@@ -1,4 +1,4 @@
-"""The manager inside one allocation, when that ends. Whole runs are in `tests/slurm/test_sbatch.py`."""
+"""The manager inside one allocation, at the end of that allocation. Whole runs are in `tests/slurm/test_sbatch.py`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_a_batch_system_that_ends_the_allocation_has_two_seconds_to_answer(
     assert patient == [2.0]
 
 
-def test_a_late_batch_system_is_asked_again_when_the_manager_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_batch_system_is_queried_again_when_the_manager_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     answers: list[BatchError | AllocationView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
     given_back: list[str] = []
 
@@ -67,7 +69,7 @@ def test_a_late_batch_system_is_asked_again_when_the_manager_has_ended(tmp_path:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in EndCause if cause is not EndCause.CANCELLED])
-def test_the_chain_goes_on_after_every_cause_but_a_cancellation_even_without_a_reason(
+def test_the_chain_continues_after_every_cause_except_a_cancellation_even_without_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: EndCause
 ):
     view = AllocationView("7", Phase.ENDING, "EXITING", end_cause=cause)
@@ -96,7 +98,7 @@ def test_the_chain_goes_on_after_every_cause_but_a_cancellation_even_without_a_r
     ids=["told to finish", "too many failures"],
 )
 @pytest.mark.parametrize("code", [JOBS_LEFT, -signal.SIGKILL], ids=["shut down", "killed in its shutdown"])
-def test_a_run_that_is_to_end_gets_no_further_manager_and_no_further_allocation(
+def test_a_run_that_has_to_end_gets_no_further_manager_and_no_further_allocation(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -124,7 +126,7 @@ def test_a_run_that_is_to_end_gets_no_further_manager_and_no_further_allocation(
     assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
 
 
-def test_no_allocation_follows_one_that_was_cancelled_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_allocation_follows_one_whose_cancellation_was_not_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "CANCELLED"))
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     assert AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
@@ -139,9 +141,7 @@ def test_no_allocation_follows_one_that_was_cancelled_unnoticed(tmp_path: Path, 
     assert not submitted
 
 
-def test_an_allocation_cancelled_during_its_first_question_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_allocation_cancelled_during_its_first_query_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
         if job_id == "7":
             inside._on_term(signal.SIGTERM, None)

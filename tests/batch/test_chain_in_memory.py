@@ -1,4 +1,4 @@
-"""`qcg-pm alloc`, the allocation runner and the follower with a batch system in memory: nothing in them is Slurm's."""
+"""`qcg-pm alloc`, the allocation runner and the follower with a batch system in memory, without Slurm."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_alloc_submits_a_script_and_records_its_batch_system(
     assert "#MEMORY --nodes=2\n#MEMORY --place=scatter\n" in script
 
 
-def test_a_batch_system_that_does_not_answer_takes_no_submission(
+def test_nothing_is_submitted_to_a_batch_system_that_does_not_respond(
     memory: MemoryBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -150,22 +150,22 @@ def test_the_follower_shows_states_and_output_until_the_run_is_over(
     output.write_text("words\n")
     memory.queue.set("1", Phase.RUNNING, nodes="m0", output=str(output))
     write_chain_state(tmp_path, ChainState(["1"], exit_code=0))
-    told: list[str] = []
-    assert Follower(memory.queue, tmp_path, "1", 1, {}, told.append).wait() == 0
-    assert told == ["Job 1 is RUNNING on m0."]
+    lines: list[str] = []
+    assert Follower(memory.queue, tmp_path, "1", 1, {}, lines.append).wait() == 0
+    assert lines == ["Job 1 is RUNNING on m0."]
     assert capsys.readouterr().out == "words\n"
 
 
-def test_the_follower_submits_what_the_allocation_could_not(memory: MemoryBatch, tmp_path: Path):
+def test_the_follower_submits_the_job_that_the_allocation_could_not_submit(memory: MemoryBatch, tmp_path: Path):
     memory.queue.set("1", Phase.OVER)
     write_chain_state(tmp_path, ChainState(["1"], exit_code=JOBS_LEFT))
-    told: list[str] = []
+    lines: list[str] = []
 
     def tell(sentence: str) -> None:
-        told.append(sentence)
+        lines.append(sentence)
         if "was submitted from here" in sentence:
             memory.queue.set("2", Phase.OVER)
             write_chain_state(tmp_path, ChainState(["1", "2"], exit_code=0))
 
     assert Follower(memory.queue, tmp_path, "1", 2, {}, tell).wait() == 0
-    assert "Jobs are left; job 2 was submitted from here." in told
+    assert "Jobs are left; job 2 was submitted from here." in lines

@@ -110,7 +110,7 @@ def test_further_options_may_be_given_in_one_word_or_two(words: list[str], optio
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["fast"], "'fast' is no option of sbatch"),
         (["--constraint=fast", "slow"], "'slow' is no option of sbatch"),
@@ -119,8 +119,8 @@ def test_further_options_may_be_given_in_one_word_or_two(words: list[str], optio
         (["--chdir", "/x"], "give --wd"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(words: list[str], told: str):
-    with pytest.raises(BatchError, match=told):
+def test_options_that_make_no_sense_are_refused(words: list[str], message: str):
+    with pytest.raises(BatchError, match=message):
         further_options(words)
 
 
