@@ -23,7 +23,7 @@ SMALL = Trace(
         TraceJob(4, 3.0, 10.0, 4, 60.0),
     ],
 )
-"""A job, a wide one, one that would delay it, and one that ends in time."""
+"""A running job, a wide job, a job that would delay the wide one, and a job that ends in time."""
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -1,4 +1,4 @@
-"""`qcg-pm bench` where files cannot be written any more: a sentence, and nothing is left behind."""
+"""`qcg-pm bench` on full disks: it reports the error in one sentence, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 
 @pytest.mark.parametrize("size", ["16k", "40k", "800k"])
-def test_a_disk_that_fills_up_ends_the_measurement_with_a_sentence(mount: Callable[..., Path], size: str):
+def test_a_disk_that_fills_up_ends_the_measurement_with_one_sentence(mount: Callable[..., Path], size: str):
     disk, before = mount("disk", f"size={size}"), descendants()
     done = run("qcg-pm", "bench", "--nodes", "2", "--seconds", "30", "--wd", disk, timeout=100)
     assert done.returncode == 2, done
@@ -32,7 +32,7 @@ def test_a_disk_that_fills_up_ends_the_measurement_with_a_sentence(mount: Callab
     assert descendants() <= before
 
 
-def test_a_disk_that_is_full_from_one_moment_to_the_next_does_as_well(mount: Callable[..., Path]):
+def test_a_disk_that_is_suddenly_full_ends_the_measurement_with_one_sentence(mount: Callable[..., Path]):
     disk, before = mount("disk", "size=20m"), descendants()
     with start("qcg-pm", "bench", "--nodes", "2", "--seconds", "60", "--wd", disk) as process:
         assert process.stderr is not None

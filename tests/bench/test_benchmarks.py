@@ -1,4 +1,4 @@
-"""Benchmarks measure what they say: small ones, whose figures only have to make sense."""
+"""Small benchmarks produce every figure, with plausible values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_limit_starts_each_process_once_with_an_output_file(tmp_path: Path, 
 
 
 @needs_compiler
-def test_a_limit_that_cannot_be_measured_is_told_in_words(tmp_path: Path):
+def test_a_limit_that_cannot_be_measured_is_explained(tmp_path: Path):
     with pytest.raises(BenchError, match="the limit cannot be measured: limit: COUNT and THREADS are at least 1"):
         limit_seconds(tmp_path, 0, 2, 1)
 
@@ -56,7 +56,7 @@ def test_bars_are_judged_at_full_size_and_from_five_rounds_on(tmp_path: Path, ro
 
 
 @needs_compiler
-def test_the_limit_says_what_it_wants(tmp_path: Path):
+def test_the_limit_program_reports_invalid_arguments(tmp_path: Path):
     done = subprocess.run([build("limit", tmp_path), "0", "2", "1", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2
     assert "COUNT and THREADS are at least 1" in done.stderr
@@ -64,8 +64,8 @@ def test_the_limit_says_what_it_wants(tmp_path: Path):
 
 @needs_compiler
 @pytest.mark.timeout(600)
-def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture):
-    """Ratios for the log. Only impossible values are failures: the load of this machine is not known."""
+def test_a_small_run_of_the_main_benchmarks_gives_plausible_figures(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Ratios for the log. Only impossible values are failures, because the load of this machine is unknown."""
     # A machine that stops for two seconds makes nonsense of a measurement of one, but hardly of three in a row.
     for _ in range(3):
         found = {
@@ -103,7 +103,7 @@ def test_memory_is_counted_for_each_job_and_each_iteration(tmp_path: Path):
     assert 0 < found["memory: accepted"].value < 60
 
 
-def test_questions_are_answered_while_jobs_are_started(tmp_path: Path):
+def test_queries_are_answered_while_jobs_are_started(tmp_path: Path):
     found = by_name(questions.run(setting(tmp_path, scale=0.002)))
     assert set(found) == {"questions: status", "questions: jobs", "questions: summary"}
     assert all(0 < one.value < 60 for one in found.values())
@@ -112,7 +112,7 @@ def test_questions_are_answered_while_jobs_are_started(tmp_path: Path):
 
 
 @needs_compiler
-def test_latencies_are_told_by_the_jobs_themselves(tmp_path: Path):
+def test_latencies_are_recorded_by_the_jobs_themselves(tmp_path: Path):
     found = by_name(latency.run(setting(tmp_path, scale=0.1)))
     assert 0 < found["latency: median"].value <= found["latency: 99 %"].value < 60_000
     assert 0 < found["latency: dependent"].value < 60_000
@@ -120,13 +120,13 @@ def test_latencies_are_told_by_the_jobs_themselves(tmp_path: Path):
 
 
 def test_a_mix_takes_at_least_as_long_as_without_overhead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """About: the same order need not be the best one, and a little overhead can make another."""
+    """Approximately: another order may be better, and a little overhead may lead to another order."""
     monkeypatch.setattr(utilisation, "LONGEST", 0.3)
     for finding in utilisation.run(setting(tmp_path)).findings:
         assert 0.01 < finding.value < 1.5
 
 
-def test_a_service_that_has_nothing_to_do_needs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_idle_service_uses_almost_no_processor_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(idle, "WINDOW", 0.5)
     assert 0 <= by_name(idle.run(setting(tmp_path)))["idle"].value < 20
 
@@ -153,7 +153,7 @@ def test_a_mix_has_short_and_long_narrow_and_wide_jobs_and_is_the_same_for_a_see
     assert jobs == mix(500, seed=1) != mix(500, seed=2)
 
 
-def test_what_grows_has_dependencies_and_sizes_of_all_kinds():
+def test_growing_workloads_have_dependencies_and_sizes_of_all_kinds():
     jobs = [job for _, job in zip(range(100), mixed_jobs(), strict=False)]
     assert any("numNodes" in job for job in jobs)
     assert any(isinstance(job.get("numCores"), dict) for job in jobs)
@@ -177,14 +177,14 @@ def test_jobs_with_priorities_differ_from_plain_ones_in_nothing_else():
         (["--directory", "/proc/x"], "nothing can be made in /proc/x: No such file or directory; choose another"),
     ],
 )
-def test_what_a_benchmark_cannot_be_run_with_is_told_in_a_sentence(arguments: list[str], told: str):
+def test_invalid_benchmark_arguments_are_reported_in_one_sentence(arguments: list[str], told: str):
     done = bench(*arguments)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_python_without_our_dependencies_is_told_which_one_to_use():
+def test_a_python_without_dependencies_gets_a_message_that_names_the_right_one():
     done = bench("latency", python=[sys.executable, "-S"])
     assert done.returncode == 2
     assert "has no module 'msgspec': call `make bench`, or, after `make setup`, `.venv/bin/python -m" in done.stderr
@@ -207,7 +207,7 @@ def bench(*arguments: str, python: Sequence[str] = (sys.executable,)) -> subproc
     return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
 
 
-def test_the_command_for_users_measures_and_leaves_nothing(run_dir: Path):
+def test_the_command_for_users_measures_and_leaves_nothing_behind(run_dir: Path):
     done = run("qcg-pm", "bench", "--nodes", "2", "--seconds", "1", "--json", timeout=100)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -218,7 +218,7 @@ def test_the_command_for_users_measures_and_leaves_nothing(run_dir: Path):
     assert list(run_dir.iterdir()) == []
 
 
-def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: Path):
+def test_the_command_without_processes_accepts_any_number_of_nodes(run_dir: Path):
     done = run("qcg-pm", "bench", "--pretend", "50x20", "--seconds", "1", timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1000 cores on 50 nodes, virtual, without processes\n")
@@ -239,7 +239,7 @@ def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: P
         (["--wd", "missing"], "nothing can be made in missing: No such file or directory; choose another --wd"),
     ],
 )
-def test_what_cannot_be_measured_is_told_in_a_sentence(run_dir: Path, arguments: list[str], told: str):
+def test_impossible_measurements_are_reported_in_one_sentence(run_dir: Path, arguments: list[str], told: str):
     done = run("qcg-pm", "bench", *arguments)
     assert done.returncode == 2
     assert told in done.stderr
@@ -250,7 +250,9 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(run_dir: Path, arguments:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("moment", ["starting", "running"])
-def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing(run_dir: Path, number: signal.Signals, moment: str):
+def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing_behind(
+    run_dir: Path, number: signal.Signals, moment: str
+):
     before = descendants()
     with start("qcg-pm", "bench", "--nodes", "2", "--seconds", "60") as process:
         assert process.stderr is not None
@@ -264,7 +266,7 @@ def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing(run_dir: Path, n
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_command_says_whether_the_compiled_part_is_there(there: bool, monkeypatch: pytest.MonkeyPatch):
+def test_the_command_reports_whether_it_uses_the_compiled_part(there: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "qcg.pilotjob.agent._relay", ModuleType("_relay") if there else None)
     figures = Figures(1, 2, 0.3, 0.001, 0.002, 100, 1000.0, 1000.0, 4, 2, 1.0, 1.1)
     monkeypatch.setattr(command_for_users, "measure", lambda *arguments: figures)

@@ -1,4 +1,4 @@
-"""A benchmark that is interrupted ends soon, without a traceback, and with everything that it has started."""
+"""An interrupted benchmark ends soon, without a traceback, and ends all its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def start_bench(*arguments: str | Path, python: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """As from a terminal: with a process group that gets a Ctrl-C."""
+    """Start a benchmark as from a terminal: in a process group that gets Ctrl-C."""
     command = [sys.executable, *python, "-m", "bench", *map(str, arguments)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -44,11 +44,11 @@ def sigterm(pid: int) -> None:
         ("idle", "qcg.pilotjob.agent"),
     ],
 )
-def test_ctrl_c_ends_a_benchmark_and_what_it_has_started(tmp_path: Path, name: str, started: str):
+def test_ctrl_c_ends_a_benchmark_and_its_processes(tmp_path: Path, name: str, started: str):
     assert_it_ends_with_all_that_it_has_started(tmp_path, name, started, ctrl_c, 130)
 
 
-def test_a_sigterm_for_a_benchmark_alone_does_as_well(tmp_path: Path):
+def test_a_sigterm_to_a_benchmark_alone_ends_it_and_its_processes(tmp_path: Path):
     assert_it_ends_with_all_that_it_has_started(tmp_path, "manager", "qcg.pilotjob.agent", sigterm, 143)
 
 
@@ -67,7 +67,7 @@ def assert_it_ends_with_all_that_it_has_started(
 
 
 def test_ctrl_c_while_modules_are_loaded_leaves_no_traceback(tmp_path: Path):
-    # With this option Python tells of each module when it has been loaded: of this one, early among many.
+    # With this option Python reports each module when it has been loaded: this one is among the first.
     with start_bench("manager", "--directory", tmp_path, python=("-X", "importtime")) as process:
         assert process.stderr is not None
         assert any(line.rstrip().endswith(" argparse") for line in process.stderr)

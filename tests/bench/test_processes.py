@@ -1,4 +1,4 @@
-"""What is started to be measured is ended when that fails or is interrupted."""
+"""Processes of a benchmark end when it fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.processes import descendants
 from tests.support.waiting import wait_for
 
 
-def test_a_process_has_time_to_end_what_it_has_started(tmp_path: Path):
+def test_a_process_has_time_to_end_its_children(tmp_path: Path):
     tidy = tmp_path / "tidy"
     script = f"trap 'sleep 0.5; echo > {tidy}; exit' INT; echo ready; while :; do read word; done"
     interrupt_once_ready(script)
     assert tidy.exists()
 
 
-def test_a_process_that_heeds_no_word_is_killed_with_its_children(monkeypatch: pytest.MonkeyPatch):
+def test_a_process_that_ignores_sigterm_is_killed_with_its_children(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(processes, "PATIENCE", 0.05)
     before = descendants()
     interrupt_once_ready("trap '' INT TERM; sleep 1000 & echo ready; while :; do read word; done")
@@ -46,7 +46,7 @@ def test_a_process_that_takes_too_long_is_ended():
     assert descendants() <= before
 
 
-def test_signals_wait_until_something_is_started_wholly():
+def test_signals_are_deferred_until_a_process_has_started():
     done: list[str] = []
 
     def start() -> None:

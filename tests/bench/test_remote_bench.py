@@ -1,4 +1,4 @@
-"""The benchmark of remote hosts, at a tiny size: it measures what it says, and the bare loop does the same work."""
+"""A tiny benchmark of remote hosts has all figures, and the bare loop does the same work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bench() -> Iterator[remote.Bench]:
         yield remote.Bench(lab, cores=2)
 
 
-def test_a_tiny_run_gives_figures_that_make_sense(bench: remote.Bench, tmp_path: Path):
+def test_a_tiny_run_gives_plausible_figures(bench: remote.Bench, tmp_path: Path):
     result = remote.measure(bench, Setting(directory=tmp_path, rounds=1, scale=0.002, parallel=2, peers=[]))
     found = {finding.name: finding for finding in result.findings}
     for name in (*remote.LOOPS.values(), *remote.OURS):
@@ -67,7 +67,7 @@ def test_a_loop_that_leaves_out_a_file_is_refused(tmp_path: Path):
         remote.check_files(tmp_path, 2)
 
 
-def test_a_machine_that_cannot_have_the_hosts_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_without_support_for_the_hosts_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(remote, "why_impossible", lambda: "Hosts with SSH servers of their own need root.")
     result = remote.run(Setting(directory=tmp_path, rounds=1, scale=0.01, parallel=2, peers=[]))
     assert result.findings == []

@@ -1,4 +1,4 @@
-"""Figures are made of rounds, and written down, as they should be."""
+"""Figures are computed from rounds, and written to the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_contestants_take_turns():
     assert order == ["a", "b", "b", "a"], "nobody always comes after the same one"
 
 
-def test_one_that_fails_is_left_out_when_it_may_be():
+def test_an_optional_contestant_that_fails_is_left_out():
     def broken() -> float:
         raise BenchError("it is not there")
 
@@ -43,7 +43,7 @@ def _noting(order: list[str], name: str):
 
 
 def test_a_ratio_compares_within_rounds():
-    """The second round was on a machine that did other things: both were slow, and neither is to blame."""
+    """In the second round other load slowed both contestants down."""
     measured = {"ours": [90.0, 9.0, 90.0], "limit": [100.0, 10.0, 100.0]}
     assert ratio(measured, "ours", "limit") == pytest.approx(0.9)
     assert medians(measured) == {"ours": 90.0, "limit": 100.0}
@@ -105,13 +105,13 @@ def test_the_page_gets_figures_between_its_markers_and_nowhere_else():
         page.put_between("# Title\n", "new")
 
 
-def test_the_page_that_is_there_has_the_markers():
+def test_the_benchmark_page_has_the_markers():
     page.put_between(page.PAGE.read_text(), "new")
     for name in page.SECTIONS:
         page.put_between(page.PAGE.read_text(), "new", *page.markers_of(name))
 
 
-def test_figures_say_what_was_measured_what_was_missed_and_what_is_missing():
+def test_figures_list_measured_missed_and_missing_values():
     result = Result(
         [
             at_least("a", "ours | limit", 0.5, 0.8, note="why"),
