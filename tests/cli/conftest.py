@@ -46,7 +46,7 @@ def pm(manager: LocalManager, wd: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def pm_json(pm: Pm) -> Callable[..., Any]:
-    """What the command says to programs."""
+    """The JSON output of a command."""
 
     def call(*arguments: str, code: int = 0) -> Any:
         return json.loads(pm(*arguments, "--json", code=code).stdout)

@@ -1,4 +1,4 @@
-"""`qcg-pm alloc`: the command for every batch system, with programs in place of those of Slurm."""
+"""`qcg-pm alloc`: the command for every batch system, with stubs of the commands of Slurm."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_help_shows_a_further_option_that_works(programs: SlurmPrograms, fil
     assert "NAME=VALUE" not in shown
 
 
-def test_nothing_is_said_about_an_output_file_that_is_not_known(programs: SlurmPrograms, file: str):
+def test_no_message_mentions_an_unknown_output_file(programs: SlurmPrograms, file: str):
     programs.know("6", "PENDING", "Resources")
     done = call(programs, "alloc", file)
     assert done.returncode == 0

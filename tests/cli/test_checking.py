@@ -1,4 +1,4 @@
-"""Commands that start nothing, validate and schema, and the forms of command lines."""
+"""validate and schema, which start no jobs, and the forms of command lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def validate(tmp_path: Path, *requests: Any, options: tuple[str, ...] = ("--node
     return qcg_pm("validate", write_requests(tmp_path / "r.json", *requests), *options)
 
 
-def test_validate_says_that_a_good_file_is_good(tmp_path: Path):
+def test_validate_accepts_a_valid_file(tmp_path: Path):
     done = validate(tmp_path, [job("a", "true"), job("b", "true", after=["a"])], WAIT)
     assert done.exit_code == 0
     assert done.stderr == ""
@@ -331,7 +331,7 @@ def test_an_unknown_option_is_an_error_with_similar_options_only(line: tuple[str
     assert done.stderr.splitlines()[-1] == f"Error: No such option {told}"
 
 
-def test_a_program_with_options_is_told_to_come_after_two_dashes():
+def test_the_error_for_a_program_with_options_mentions_two_dashes():
     done = qcg_pm("submit", "ls", "-l")
     assert done.exit_code == 2
     assert "No such option" in done.stderr

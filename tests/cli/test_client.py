@@ -104,7 +104,7 @@ def test_the_program_decides_what_a_signal_means_and_the_jobs_end_after_it(numbe
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         if number == signal.SIGINT:
-            # As a terminal does: to everybody in the foreground.
+            # A terminal signals all processes in the foreground.
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.terminate()

@@ -26,7 +26,7 @@ GATE = "until [ -e go ]; do sleep 0.02; done"
 
 @pytest.fixture
 def gate(wd: Path) -> Any:
-    """Lets jobs that wait for it go on."""
+    """Opens the gate for jobs that wait for it."""
     path = wd / "go"
     yield path.touch
     path.unlink(missing_ok=True)
@@ -412,7 +412,7 @@ def test_an_unknown_name_is_an_error_with_a_similar_name(pm: Pm):
     assert pm("jobs", "other", code=1).stderr == "Error: there is no job 'other'\n"
 
 
-def test_logs_of_a_job_that_wrote_only_stderr_says_so(pm: Pm):
+def test_logs_reports_a_job_that_wrote_only_to_stderr(pm: Pm):
     pm("submit", "--name", "fail", "--wait", "--", "bash", "-c", "echo no >&2; exit 1", code=1)
     done = pm("logs", "fail")
     assert (done.stdout, done.stderr) == (
@@ -421,7 +421,7 @@ def test_logs_of_a_job_that_wrote_only_stderr_says_so(pm: Pm):
     )
 
 
-def test_logs_of_a_job_without_output_says_so(pm: Pm):
+def test_logs_reports_a_job_without_output(pm: Pm):
     pm("submit", "--name", "mute", "--wait", "--", "true")
     pm("submit", "--name", "misspelt", "--wait", "--", "./prgram", code=1)
     for options in ([], ["--follow"]):

@@ -48,7 +48,7 @@ def tab(cwd: Path, *words: str) -> list[str]:
 
 
 def offered(cwd: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[tuple[str, str]]:
-    """What the program offers to a shell, as pairs of kind and text, without starting the shell."""
+    """The completions of the program for a shell, as pairs of kind and text, without starting the shell."""
     monkeypatch.chdir(cwd)
     line = " ".join(words)
     done = CliRunner().invoke(
@@ -101,7 +101,7 @@ def test_tab_on_a_terminal_completes_the_line(tmp_path: Path):
     os.close(main_end)
 
 
-def test_names_come_from_the_run_whose_manager_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_names_come_from_the_run_with_a_live_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with LocalManager(["--cores", "1", "--wd", str(tmp_path)]) as manager:
         jobs = Jobs().add(name="alpha", exec="sleep", args=["1000"]).add(name="beta", exec="true", after="alpha")
         manager.submit(jobs)

@@ -15,7 +15,7 @@ from qcg.pilotjob import __version__
 from qcg.pilotjob.common.exit_codes import CRASHED
 from tests.support.pilot import environment
 
-# Each entry point, with something on its way that nobody has thought of.
+# Each entry point, with a function of it that raises an unexpected exception.
 COMMANDS = {
     "qcg-pm report": (
         "import sys; sys.argv = ['qcg-pm', 'report', '--json', 'private-directory'];"

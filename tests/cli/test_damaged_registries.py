@@ -115,7 +115,7 @@ def call(wd: Path, command: list[str]) -> Result:
 
 
 def resume(wd: Path) -> str:
-    """Take up the run as a manager does; the sentence with which that is refused, or nothing."""
+    """Resume the run as a manager does; the message of a refusal, or nothing."""
 
     async def within() -> None:
         journal = Journal.open(wd / RUN / FILE_NAME)
@@ -234,7 +234,7 @@ def test_a_job_whose_number_no_manager_gives_is_left_out(wd: Path):
     assert "is damaged and cannot be continued" in resume(wd)
 
 
-def test_a_damaged_schema_is_reported_in_a_sentence(wd: Path):
+def test_a_damaged_schema_is_reported_in_one_sentence(wd: Path):
     path = wd / RUN / FILE_NAME
     sound = path.read_bytes()
     path.write_bytes(sound.replace(b"CREATE TABLE submitted_jobs (", b"CREATE TABLE submitted_jobs \xb0"))
@@ -244,7 +244,7 @@ def test_a_damaged_schema_is_reported_in_a_sentence(wd: Path):
     assert resume(wd)
 
 
-def test_an_error_of_the_disk_during_a_query_is_a_sentence(wd: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_error_of_the_disk_during_a_query_is_reported_in_one_sentence(wd: Path, monkeypatch: pytest.MonkeyPatch):
     """The registry could be opened, and then a page of it could not be read."""
 
     def fail(*given: Any) -> Iterator[Any]:

@@ -129,7 +129,7 @@ def test_logs_shows_output_of_an_ended_run(over: Path):
 
 
 class Leaving(Manager):
-    """A manager that is gone after its first answer."""
+    """A manager that ends after its first answer."""
 
     def __init__(self) -> None:
         pass
@@ -347,7 +347,7 @@ def test_a_single_task_of_srun_or_another_environment_is_accepted(environ: dict[
 
 
 def without_privileges(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """`qcg-pm` as somebody for whom permissions count, which they do not for root."""
+    """`qcg-pm` without the privileges of root, so that file permissions apply."""
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
     line = [*drop, sys.executable, *COMMANDS["qcg-pm"], *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
@@ -375,7 +375,7 @@ def test_a_run_that_cannot_be_read_is_an_error_message(line: str, tmp_path: Path
 # -- a job of Slurm that has been queued again ------------------------------------------------------------------------
 
 
-def test_a_job_that_slurm_queues_again_goes_on_with_the_run_that_it_had_begun(tmp_path: Path):
+def test_a_job_that_slurm_requeues_continues_the_run_that_it_had_started(tmp_path: Path):
     script = "echo ran >> ran.$0; [ $0 != 1 ] || [ -e go ] || kill -KILL $(<pid); sleep 0.1"
     path = write_requests(tmp_path / "r.json", [job("a", "bash", "-c", script, "${it}", iteration=3)])
     other = write_requests(tmp_path / "other.json", [job("b", "true")])

@@ -42,7 +42,7 @@ def running(wd: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.communicate()
 
 
-def test_a_run_can_be_looked_at_and_given_more_work_from_another_terminal(tmp_path: Path):
+def test_a_run_can_be_inspected_and_extended_from_another_terminal(tmp_path: Path):
     with running(tmp_path) as process:
         wait_for(lambda: "EXECUTING" in pm("jobs", "-p", tmp_path).stdout, what="the manager to hear of the start")
         assert pm("jobs", "-p", tmp_path).stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
@@ -55,7 +55,7 @@ def test_a_run_can_be_looked_at_and_given_more_work_from_another_terminal(tmp_pa
     assert "more (SUCCEED)" in (tmp_path / "jobs.report").read_text()
 
 
-def test_a_run_without_network_interface_says_so(tmp_path: Path):
+def test_commands_report_a_run_without_network_interface(tmp_path: Path):
     with running(tmp_path, "--no-net"):
         done = pm("status", "-p", tmp_path)
     assert done.exit_code == 2
@@ -117,7 +117,7 @@ zmq.Context.socket = interrupted
 
 
 def test_an_interrupt_while_a_command_connects_ends_it_too(tmp_path: Path):
-    """An exception would leave it in the end of the library, which waits for a socket that nobody closes any more."""
+    """An exception would leave the command in a destructor of the library, which waits forever for an open socket."""
     (tmp_path / "sitecustomize.py").write_text(WHILE_IT_CONNECTS)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     with running(tmp_path):
@@ -158,7 +158,7 @@ def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):
     assert "All jobs have ended." in pm("status", "-p", tmp_path).stderr
 
 
-def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Path):
+def test_finish_when_done_ends_a_service_when_its_jobs_have_ended(tmp_path: Path):
     with start("qcg-pm-service", "--net", "--nodes", "1", "--wd", tmp_path) as service:
         wait_for(lambda: list(tmp_path.glob(".qcgpjm-service-*/contact.json")), what="the service")
         wait_for(lambda: pm("status", "-p", tmp_path).exit_code == 0, what="the service to answer")
@@ -185,12 +185,12 @@ def test_a_job_talks_to_its_own_manager(tmp_path: Path):
 
 
 def _waits(pid: int, output: Path) -> bool:
-    """Whether it listens to events, or has the output of the job open."""
+    """Whether the command listens to events, or has the output of the job open."""
     return _connections(pid) >= 2 or str(output) in _opened(pid)
 
 
 def _connections(pid: int) -> int:
-    """How many a process has: one for requests, one for events."""
+    """The number of connections of a process: one for requests, one for events."""
     return sum(target.startswith("socket:") for target in _opened(pid))
 
 

@@ -1,4 +1,4 @@
-"""`qcg-pm hosts check`: every step, with a program in the place of ssh that runs commands on this machine."""
+"""`qcg-pm hosts check`: every step, with a stub of ssh that runs commands on this machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Check = Callable[..., Result]
 
 
 class Far:
-    """The host behind the program. Its fields are shell commands for places in a login."""
+    """The host behind the stub. Its fields are shell commands that run at certain steps of a login."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

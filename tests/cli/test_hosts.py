@@ -143,7 +143,9 @@ def test_programs_get_the_same_as_json(pm: Pm, manager: FakeManager, tmp_path: P
     assert (wizard["cores"], wizard["gpus"], wizard["memory"]) == (4, 1, 2048)
 
 
-def test_without_hosts_it_says_where_to_write_them(pm: Pm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_hosts_the_command_names_the_configuration_file(
+    pm: Pm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nowhere"))
     assert pm("hosts").stdout == (
         f"No remote host is configured; write it to {tmp_path}/nowhere/qcg-pm/hosts.toml,"
@@ -164,13 +166,13 @@ def test_an_unknown_host_is_refused_with_the_nearest_name(pm: Pm, action: str):
     assert "there is no host 'wizzard'; did you mean 'wizard'?" in pm("hosts", action, "wizzard", code=2).stderr
 
 
-def test_a_wrong_configuration_is_one_sentence(pm: Pm, tmp_path: Path):
+def test_a_wrong_configuration_is_reported_in_one_sentence(pm: Pm, tmp_path: Path):
     (tmp_path / "wrong.toml").write_text("[wizard]\ncors = 4\n")
     shown = pm("hosts", "--hosts", "wrong.toml", code=2).stderr
     assert shown == "Error: wrong.toml, [wizard]: there is no key 'cors'; did you mean 'cores'?\n"
 
 
-def test_a_manager_that_was_named_must_be_there(pm: Pm, tmp_path: Path):
+def test_a_manager_that_was_named_must_exist(pm: Pm, tmp_path: Path):
     assert "no manager was found" in pm("hosts", "--path", str(tmp_path), code=2).stderr
 
 
@@ -330,12 +332,12 @@ def test_a_host_that_needs_no_person_is_only_tried_again(pm: Pm, manager: FakeMa
     ]
 
 
-def test_a_live_run_without_the_host_says_so(pm: Pm, manager: FakeManager):
+def test_connect_reports_a_live_run_without_the_host(pm: Pm, manager: FakeManager):
     del manager.states["wizard"]
     assert 'this run has no remote host "wizard"' in pm("hosts", "connect", "wizard", code=1).stderr
 
 
-def test_a_missing_ssh_is_one_sentence(pm: Pm, tmp_path: Path):
+def test_a_missing_ssh_is_reported_in_one_sentence(pm: Pm, tmp_path: Path):
     (tmp_path / "one.toml").write_text('[tower]\nsecond_factor = "reuse"\nssh = "no-such-ssh"\n')
     shown = pm("hosts", "connect", "tower", "--hosts", "one.toml", code=2).stderr
     assert "'no-such-ssh' cannot be started: No such file or directory; check `ssh` in hosts.toml" in shown

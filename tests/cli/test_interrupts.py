@@ -67,7 +67,7 @@ CLOSING = [("qcg.pilotjob.manager.signals", "EarlySignals", "end"), ("qcg.pilotj
 
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
-    """Begin a program as it is begun when it is installed, with another module in the place of one that it loads."""
+    """Start an installed program, with another module in place of one that it imports."""
     (shims / f"{instead_of}.py").write_text(by)
     module, function = {name: rest for name, *rest in ENTRIES}[name]
     path = os.pathsep.join(filter(None, [str(shims), os.environ.get("PYTHONPATH")]))
@@ -124,7 +124,7 @@ def test_an_interrupt_at_the_end_of_a_run_prints_the_report_command(
 
 
 def test_a_command_that_ignores_interrupts_ignores_them_while_it_loads(tmp_path: Path):
-    """As a shell begins what it runs in the background."""
+    """As a shell starts a command in the background."""
     ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         done = call("qcg-pm", "--help", instead_of="click", by=INTERRUPTED, shims=tmp_path)

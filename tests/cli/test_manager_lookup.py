@@ -67,7 +67,7 @@ def test_the_error_without_a_manager_says_what_to_do(runs: list[dict[str, bool]]
     assert [word for word in [str(tmp_path), *words] if word not in said.output] == []
 
 
-def test_a_run_whose_manager_has_ended_says_so(tmp_path: Path):
+def test_the_error_reports_a_run_whose_manager_has_ended(tmp_path: Path):
     contact.remove(make_run(tmp_path, "over"))
     with pytest.raises(ConnectionError, match="has ended"):
         found_in(tmp_path)
@@ -102,7 +102,9 @@ def test_a_program_finds_its_manager_by_the_same_rule(tmp_path: Path, monkeypatc
     assert find_target(None, {**environ, "QCG_PJM_ADDRESS": "host:7"}).contact.address == "tcp://host:7"
 
 
-def test_a_program_without_a_manager_is_told_how_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_error_of_a_program_without_a_manager_says_how_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConnectionError) as caught:
         Manager()

@@ -89,7 +89,7 @@ def test_exact_names_need_no_lookup():
     assert book.asked == 0
 
 
-def test_expand_tells_exact_names_from_patterns():
+def test_expand_distinguishes_exact_names_from_patterns():
     assert expand(["sim1", "sim*", "its:3", "its:3-4"], Book()) == {
         "sim1": True,
         "sim2": False,

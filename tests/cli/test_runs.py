@@ -170,7 +170,7 @@ def test_runs_with_jobs_left_are_removed_only_when_that_is_confirmed(one_of_each
     assert left_in(one_of_each) == {"live", "starting"}
 
 
-def test_a_run_whose_agent_is_at_work_is_kept(tmp_path: Path):
+def test_a_run_with_a_live_agent_is_kept(tmp_path: Path):
     run_dir = new_run(tmp_path, "orphaned", State.SUCCEED)
     write_agent_pid(run_dir, "local")
     assert "its agents are at work" in pm("clean", tmp_path, "--all", "--yes").stderr

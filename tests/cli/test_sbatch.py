@@ -50,7 +50,9 @@ def test_a_missing_sbatch_is_an_error_and_leaves_no_files(tmp_path: Path, file: 
         ((), "give a request FILE, or a run to continue with --resume PATH"),
     ],
 )
-def test_invalid_options_are_refused_in_a_sentence(tmp_path: Path, file: str, arguments: tuple[str, ...], told: str):
+def test_invalid_options_are_refused_with_one_sentence(
+    tmp_path: Path, file: str, arguments: tuple[str, ...], told: str
+):
     done = sbatch(tmp_path, *arguments)
     assert done.returncode == 2
     assert told in done.stderr

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 
 
 def finished(wd: Path, *options: str) -> Path:
-    """A run that was served, and told to finish."""
+    """A run that was served, and got a finish request."""
     with served(wd, "--nodes", "1", *options) as service:
         service.submit(job("a", "true"))
         service.wait("a", "SUCCEED")
@@ -31,7 +31,7 @@ def again(run_dir: Path, *options: str) -> Served:
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["alone", "with a file"])
-def test_a_run_that_was_told_to_finish_is_served_again(tmp_path: Path, more: bool):
+def test_a_run_that_got_a_finish_request_is_served_again(tmp_path: Path, more: bool):
     run_dir = finished(tmp_path)
     path = write_requests(tmp_path / "more.json", [job("b", "true")])
     service = again(run_dir, "--net", *(("--file-path", str(path)) if more else ()))
@@ -46,7 +46,7 @@ def test_a_run_that_was_told_to_finish_is_served_again(tmp_path: Path, more: boo
 
 
 @pytest.mark.parametrize("command", ["qcg-pm", "qcg-pm-service"])
-def test_a_run_whose_file_said_when_to_end_is_served_until_it_is_told_to_finish(tmp_path: Path, command: str):
+def test_a_run_whose_request_file_has_a_control_request_is_served_until_a_finish_request(tmp_path: Path, command: str):
     path = write_requests(tmp_path / "r.json", [job("a", "true")], WAIT)
     begin: tuple[Any, ...] = ("run", path) if command == "qcg-pm" else ("--file-path", path)
     assert run(command, *begin, "--nodes", "1", "--wd", tmp_path, "--id", "x").returncode == 0

@@ -15,7 +15,7 @@ LOST = "Error: standard output cannot be written: No space left on device\n"
 
 
 def call(wd: Path, command: str, *arguments: str, unbuffered: str = "", **options: Any) -> tuple[int, str]:
-    """With nowhere to write to; its exit code, and what it says to the standard error."""
+    """Run a command whose standard output cannot be written; its exit code and standard error."""
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, *COMMANDS[command], *arguments],
@@ -31,7 +31,7 @@ def call(wd: Path, command: str, *arguments: str, unbuffered: str = "", **option
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run has ended that could not say so."""
+    """A directory with a run whose output was lost."""
     wd = tmp_path_factory.mktemp("ran")
     write_requests(wd / "good.json", [job("good", "touch", "made")])
     assert call(wd, "qcg-pm", "run", "good.json", "--nodes", "1") == (5, LOST)
