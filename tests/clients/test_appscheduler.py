@@ -1,4 +1,4 @@
-"""Programs for `qcg.appscheduler`, with the calls that they make at their end."""
+"""Programs for `qcg.appscheduler`, with the calls that end their manager."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_directory_without_a_run_cannot_be_resumed(tmp_path: Path, exists: boo
 
 
 def test_a_resumed_run_continues_iterations_and_dependents_that_had_not_started(tmp_path: Path):
-    """The manager is killed while the first job runs; that job goes on under its agent."""
+    """The manager is killed while the first job runs, and the job continues under its agent."""
     manager = local(tmp_path)
     jobs = Jobs().add(name="first", script="echo ${it} >> first.its", iteration=4, after=["gate"])
     jobs.add(name="second", script="echo ${it} >> second.its", iteration=4, after=["first:${it}"])

@@ -35,7 +35,7 @@ def manager(run_dir: Path) -> Iterator[LocalManager]:
 
 
 def states_of(manager: LocalManager, name: str) -> dict[int, str]:
-    """Of all iterations; the counts of the job have to agree with them."""
+    """The states of all iterations; the counts of the job have to agree with them."""
     info = manager.info_parsed(name, withChilds=True)[name]
     states = {child.iteration: child.status for child in info.childs if child.iteration is not None}
     assert info.iterations is not None
@@ -74,7 +74,7 @@ def test_iterations_that_are_cancelled_count_as_failed(
 
 
 @pytest.mark.parametrize(("cancelled", "lost"), [(["a:3", "a:4"], {3, 4}), (["a"], {2, 3, 4, 5})])
-def test_what_waits_for_a_cancelled_iteration_is_omitted(
+def test_dependents_of_a_cancelled_iteration_are_omitted(
     manager: LocalManager, run_dir: Path, cancelled: list[str], lost: set[int]
 ):
     jobs = Jobs().add(name="a", script="until [ -e go ]; do sleep 0.02; done", iteration={"start": 2, "stop": 6})
@@ -129,7 +129,7 @@ def test_names_of_no_job_or_iteration_are_answered_on_their_own(manager: LocalMa
     ],
     ids=str,
 )
-def test_a_wrong_request_is_a_connection_error_and_the_service_goes_on(
+def test_a_wrong_request_is_a_connection_error_and_the_service_continues(
     shared_manager: LocalManager, request_: dict[str, Any]
 ):
     with pytest.raises(ConnectionError, match="Request failed - "):

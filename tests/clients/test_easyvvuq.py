@@ -81,9 +81,9 @@ def test_easyvvuq_runs_twenty_samples_through_its_default_pool(run_dir: Path, ve
         [venv / "bin/python", campaign], capture_output=True, text=True, env=environment, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    print(f"the campaign took {told['seconds']:.0f} s")
-    assert len(told["rows"]) == 20
-    assert [y for _, _, y in told["rows"]] == [pytest.approx(2 * a + b) for a, b, _ in told["rows"]]
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(f"the campaign took {result['seconds']:.0f} s")
+    assert len(result["rows"]) == 20
+    assert [y for _, _, y in result["rows"]] == [pytest.approx(2 * a + b) for a, b, _ in result["rows"]]
     report = (run_dir / "jobs.report").read_text()
     assert report.count("(SUCCEED)") == 20

@@ -13,7 +13,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 
 
-def test_the_version_can_be_told():
+def test_the_version_is_available():
     assert getattr(qcg.pilotjob, "__version__", "unknown") != "unknown"
 
 

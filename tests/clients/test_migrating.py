@@ -89,8 +89,8 @@ class Environment:
 
     def check(self) -> dict[str, object]:
         (self.directory / "check.py").write_text(CHECK)
-        told: dict[str, object] = json.loads(self.run("python check.py"))
-        return told
+        versions: dict[str, object] = json.loads(self.run("python check.py"))
+        return versions
 
 
 def python_for_easyvvuq() -> str:
