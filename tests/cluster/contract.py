@@ -1,4 +1,4 @@
-"""What every batch system has to do, as test cases to subclass: see `test_contract.py`."""
+"""Test cases for every batch system, to be subclassed: see `test_contract.py`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SystemContract:
         with pytest.raises(ClusterError):
             system.find_allocation(ELSEWHERE)
 
-    def test_an_allocation_that_it_cannot_ask_about_is_never_over(self, system: BatchSystem):
+    def test_an_allocation_that_cannot_be_queried_is_never_over(self, system: BatchSystem):
         try:
             state = system.state_of(AllocationRef("999", "another-cluster", system.name), ELSEWHERE)
         except ClusterError:
@@ -125,11 +125,11 @@ class StateContract:
             (Phase.RUNNING, AllocationState.ACTIVE),
             (Phase.SUSPENDED, AllocationState.ACTIVE),
             (Phase.ENDING, AllocationState.ENDING),
-            (Phase.WAITING, AllocationState.OVER),  # queued again: its earlier life has ended
+            (Phase.WAITING, AllocationState.OVER),  # the allocation was queued again: its earlier run has ended
             (Phase.OVER, AllocationState.OVER),
         ],
     )
-    def test_the_phase_of_an_allocation_tells_whether_its_processes_can_be_running(
+    def test_the_phase_of_an_allocation_shows_whether_its_processes_can_be_running(
         self, system: BatchSystem, show: Show, phase: Phase, state: AllocationState
     ):
         if phase in self.missing_phases:
@@ -186,16 +186,14 @@ class QueueContract:
         assert not registry.is_in_allocation(cleaned)
         assert cleaned["HOME"] == "/home/me"
 
-    def test_a_size_that_is_not_known_is_no_reason_to_refuse(
-        self, queue: AllocationQueue, unreachable: Mapping[str, str]
-    ):
+    def test_an_unknown_size_is_not_refused(self, queue: AllocationQueue, unreachable: Mapping[str, str]):
         nodes = queue.largest_allocation(self.options(queue), unreachable)
         assert len(nodes) == 2
         assert all(node.cores for node in nodes)
         with pytest.raises(BatchError):
             queue.largest_allocation(self.options(queue, "many"), unreachable)
 
-    def test_every_question_without_an_answer_is_a_batch_error(
+    def test_every_query_without_an_answer_is_a_batch_error(
         self, queue: AllocationQueue, unreachable: Mapping[str, str], tmp_path: Path
     ):
         with pytest.raises(BatchError):

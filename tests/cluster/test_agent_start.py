@@ -17,5 +17,5 @@ def test_only_variables_that_are_set_are_carried_to_a_node():
 @pytest.mark.parametrize(
     ("until", "options"), [(None, ["--outside"]), (1800000000.4, ["--outside", "--until", "1800000000"])]
 )
-def test_an_agent_outside_the_batch_system_is_told_the_end_of_the_allocation(until: float | None, options: list[str]):
+def test_an_agent_outside_the_batch_system_gets_the_end_of_the_allocation(until: float | None, options: list[str]):
     assert AgentCommand(Path("/runs"), 600.0, until).outside_options() == options

@@ -1,4 +1,4 @@
-"""Where nodes come from, and errors about them. Tests inside real allocations are in `tests/slurm`."""
+"""The sources of nodes, and errors about them. Tests inside real allocations are in `tests/slurm`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 
 @pytest.fixture
 def in_job_without_slurm(tmp_path: Path) -> dict[str, str]:
-    """The environment of a job, on a machine where there is no Slurm: in a container, say."""
+    """The environment of a job, on a machine without Slurm, such as a container."""
     return {**NO_GPUS, "PATH": str(tmp_path), "SLURM_JOB_ID": "7"}
 
 

@@ -1,4 +1,4 @@
-"""`--nodes` and what this machine is without it."""
+"""`--nodes`, and the resources of this machine without it."""
 
 from __future__ import annotations
 

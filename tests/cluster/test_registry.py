@@ -97,7 +97,7 @@ def test_one_line_of_registration_is_enough(toy: BatchSystem):
         (["--nl-start-method=slurm"], StartMethod.BATCH),
     ],
 )
-def test_the_batch_system_in_use_is_told_how_to_start_agents(
+def test_the_batch_system_in_use_gets_the_method_to_start_agents(
     toy: Toy, tmp_path: Path, arguments: list[str], method: StartMethod
 ):
     context = run_command.make_context("run", ["jobs.json", *arguments])

@@ -32,7 +32,7 @@ def test_no_limit_and_all_memory_can_be_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("spec", "name", "told"),
+    ("spec", "name", "message"),
     [
         (AllocationSpec("0"), "nodes_max", "--nodes '0' is no number of nodes; write 4, 2-4, or 2x4"),
         (AllocationSpec("2-"), "nodes_min", "--nodes '2-' is no number of nodes"),
@@ -41,10 +41,10 @@ def test_no_limit_and_all_memory_can_be_asked_for():
         (AllocationSpec(mem="much"), "memory_mib", "--mem 'much' is no amount of memory; write 4000M, or 4G"),
     ],
 )
-def test_text_without_a_number_is_refused_with_the_name_of_the_option(spec: AllocationSpec, name: str, told: str):
+def test_text_without_a_number_is_refused_with_the_name_of_the_option(spec: AllocationSpec, name: str, message: str):
     with pytest.raises(BatchError) as refused:
         getattr(spec, name)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_submissions_of_earlier_versions_are_read():

@@ -25,17 +25,17 @@ def test_one_srun_is_for_all_nodes_and_waits_for_no_other_step():
     assert command[-2:] == ["--name-variable", "SLURMD_NODENAME"]
 
 
-def test_agents_are_told_their_allocation_and_with_ssh_their_name():
+def test_agents_get_their_allocation_and_with_ssh_their_name():
     [(_, by_srun)] = SrunStart(AGENT, {}).commands(["n1"])
     [(_, by_ssh)] = ssh_start(AGENT, {}).commands(["n1"])
-    told = "--allocation 7 --cluster big --batch-system slurm"
-    assert told in " ".join(by_srun)
-    assert told in by_ssh[-1]
+    options = "--allocation 7 --cluster big --batch-system slurm"
+    assert options in " ".join(by_srun)
+    assert options in by_ssh[-1]
     assert "--name n1 --outside" in by_ssh[-1]
 
 
 @pytest.mark.parametrize("start", [SrunStart(AGENT, {}), ssh_start(AGENT, {})])
-def test_an_agent_is_told_when_it_may_replace_another(start: AgentStart):
+def test_an_agent_gets_the_delay_before_it_may_replace_another(start: AgentStart):
     [(_, alone)] = start.commands(["n1"])
     assert "--replace-after" not in " ".join(alone)
     [(_, later)] = start.commands(["n1"], 5.0)
@@ -61,7 +61,7 @@ def test_ssh_is_for_one_node_each_and_carries_what_an_agent_needs():
     assert words[words.index("--run-dir") + 1] == "/runs/a b"
 
 
-def test_ssh_shows_no_secrets_and_says_when_the_agent_has_to_end():
+def test_ssh_commands_have_no_secrets_and_give_the_end_time_of_the_agent():
     environ = {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "big", "SLURM_JWT": "secret", "SLURM_MY_TOKEN": "secret"}
     [(_, command)] = ssh_start(AgentCommand(Path("/runs"), 600.0, 1800000000.0), environ).commands(["n1"])
     assert "secret" not in " ".join(command)

@@ -56,7 +56,7 @@ def test_a_time_limit_is_read_as_seconds(text: str, seconds: float | None):
         ("FAILED", "NonZeroExitCode", EndCause.UNKNOWN),
     ],
 )
-def test_state_and_reason_tell_why_slurm_ends_a_job(state: str, reason: str, cause: EndCause):
+def test_state_and_reason_show_why_slurm_ends_a_job(state: str, reason: str, cause: EndCause):
     assert end_cause(state, reason) is cause
     shown = SHOWN.replace("COMPLETING Reason=TimeLimit", f"{state} Reason={reason}")
     seen = parse_job("7", shown)

@@ -43,7 +43,7 @@ def test_without_information_about_nodes_no_job_is_refused_for_its_cores():
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         ("--nodes=few", "write 4, 2-4, or 2x4"),
         (f"--nodes={'9' * 5000}", "write 4, 2-4, or 2x4"),
@@ -51,6 +51,6 @@ def test_without_information_about_nodes_no_job_is_refused_for_its_cores():
         (f"--mem={'9' * 5000}G", "write 4000M, or 4G"),
     ],
 )
-def test_an_invalid_size_is_refused(option: str, told: str):
-    with pytest.raises(BatchError, match=told):
+def test_an_invalid_size_is_refused(option: str, message: str):
+    with pytest.raises(BatchError, match=message):
         size(option)

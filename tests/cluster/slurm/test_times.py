@@ -1,4 +1,4 @@
-"""Time limits of allocations, in our forms and in those of Slurm."""
+"""Time limits of allocations, in the forms of this project and of Slurm."""
 
 from __future__ import annotations
 
