@@ -80,7 +80,7 @@ Range = int | tuple[int, int | None] | None
 
 
 ON_NODES = ("fpga", "scratch")
-"""Names of counters of nodes; other names are those of the run."""
+"""Names of counters of nodes; all other counters belong to the run."""
 
 
 def node(name: str, cores: int, gpus: int = 0, memory: int = 0, **counters: int) -> NodeSpec:

@@ -74,7 +74,7 @@ class CheckedJob:
         self.priorities = dict.fromkeys(self.requests, description.priority)
 
     def demand(self, position: int) -> Demand:
-        """What the next attempt asks for."""
+        """The request and wall time of the next attempt."""
         request, wall_time = grown(self.description, self.requests[position], self.retries[position], self.specs)
         return request, wall_time or None
 
@@ -185,7 +185,7 @@ class EffectChecker:
         job.pauses[attempt.position] = past.next_at
 
     def _run_again(self, name: str, positions: tuple[int, ...], left: tuple[int, ...], was_final: bool) -> None:
-        """Check that only what has ended without success runs again."""
+        """Check that only jobs and iterations that ended without success are rerun."""
         job = self.jobs[name]
         bad = {State.FAILED, State.CANCELED, State.OMITTED}
         assert {job.states[position] for position in positions} <= bad
@@ -253,7 +253,8 @@ class EffectChecker:
         assert not waiting or not behind or min(waiting) > max(behind), f"{min(waiting)} was overtaken by {behind}"
 
     def _free_counters(self) -> dict[str, int]:
-        """What is free of the counters of the run. The attempts of a lane have the same grant, one after another."""
+        """The free amounts of the counters of the run. The attempts of a lane have the same grant, one after
+        another."""
         free = dict(self.counters)
         for grant in set(self.held.values()):
             for name, number in grant.own.of_run if grant.own is not None else ():
@@ -328,7 +329,7 @@ class EffectChecker:
                 assert part.memory + sum(other.memory for other in set(others)) <= self.specs[part.node].memory
 
     def _check_shares(self, grant: Grant, attempt_id: str) -> None:
-        """Check that no more is given of GPUs and counters on the nodes of a grant than exists there."""
+        """Check that no more than exists of GPUs and counters is granted on the nodes."""
         for part in grant.parts:
             spec = self.specs[part.node]
             gpus = dict.fromkeys(spec.gpus, WHOLE_GPU)

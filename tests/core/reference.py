@@ -38,7 +38,7 @@ Unit = int | None
 
 
 class FreeNode:
-    """What is free of one node."""
+    """The free resources of one node."""
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
@@ -69,7 +69,7 @@ class FreeNode:
 
 
 class Row:
-    """Failures of a node in a row."""
+    """Consecutive failures of a node."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -103,7 +103,7 @@ class ReferenceJob:
         """An iteration could not be started on two nodes."""
 
     def demand(self, unit: Unit, specs: list[NodeSpec]) -> tuple[ResourceRequest, float]:
-        """What the next attempt asks for, and its wall time."""
+        """The request and the wall time of the next attempt."""
         return grown(self.description, self.requests[unit], self.retries[unit], specs)
 
     @property
@@ -212,7 +212,7 @@ class Reference:
         self.end(name, unit, "QUEUED")
 
     def succeed(self, name: str, unit: Unit) -> None:
-        """Record the success of an attempt, which clears its nodes and tells which others have failed."""
+        """Record the success of an attempt: its nodes have no failures any more, and other nodes may have some."""
         for part in self.grants[name, unit].parts:
             self.rows.pop(part.node, None)
         self._blame(self.find(name), unit)
@@ -246,14 +246,14 @@ class Reference:
         job.avoids[unit] = avoided, max(now, job.pauses[unit]) + 60.0
 
     def _count_loss(self, nodes: list[str], scheduled: float, now: float) -> None:
-        """Count a loss against its node, once for all that is lost together."""
+        """Count a loss against its node, once for all attempts that are lost together."""
         row = self.rows.setdefault(nodes[0], Row()) if len(nodes) == 1 else None
         if row is not None and scheduled > row.lost_at:
             row.lost_at = now
             self._count(nodes[0], row)
 
     def _blame(self, job: ReferenceJob, unit: Unit, only: str = "") -> None:
-        """Count earlier failures on other nodes than this one against them."""
+        """Count earlier failures of the job on other nodes than this one against those nodes."""
         here = [part.node for part in self.grants[job.name, unit].parts]
         for node, (cause, at, row) in list(job.failures[unit].items()):
             if node not in here and only in ("", cause):
@@ -326,7 +326,7 @@ class Reference:
         self._omit()
 
     def cancel(self, name: str) -> None:
-        """All of a job that has not started."""
+        """Cancel all iterations of a job that have not started."""
         job = self.find(name)
         for unit in job.units:
             if job.states[unit] == "QUEUED":
@@ -334,7 +334,7 @@ class Reference:
         self._omit()
 
     def rerun(self, wanted: set[tuple[str, Unit]]) -> None:
-        """Run what was wanted again, if all it waits for can succeed, and omitted dependents of what comes back."""
+        """Rerun the named jobs, if all their prerequisites can succeed, and omitted dependents of rerun jobs."""
         bad = {
             (job.name, unit)
             for job in self.jobs
@@ -349,7 +349,7 @@ class Reference:
                 job = self.find(name)
                 awaited = {one for _, entry in job.dependencies for one in self._awaited(entry, unit)}
                 omitted = job.states[unit] == "OMITTED" and bool(awaited & back)
-                # Not even while the other iterations of what it waits for are unfinished.
+                # Not even while other iterations of the prerequisites are unfinished.
                 succeeding = {
                     one for kind, entry in job.dependencies if kind == "after" for one in self._awaited(entry, unit)
                 }
@@ -369,7 +369,7 @@ class Reference:
         self._omit()
 
     def _awaited(self, entry: str, unit: Unit) -> list[tuple[str, Unit]]:
-        """Everything that an entry of `after` stands for."""
+        """All iterations that an entry of `after` stands for."""
         name, _, index = entry.partition(":")
         if index:
             return [(name, unit if index == "${it}" else int(index))]
@@ -382,7 +382,7 @@ class Reference:
         job.held.update(dict.fromkeys([int(index)] if index else job.units, held))
 
     def set(self, name: str, change: JobChange) -> None:
-        """Change what waits of a job; the core has found that possible."""
+        """Change the waiting iterations of a job; the core has accepted the change."""
         job = self.find(name)
         description = changed_description(job.description, change)
         assert not isinstance(description, str)
@@ -438,7 +438,7 @@ class Reference:
 
 
 def verdict(kind: str, states: set[str], begun: bool) -> str:
-    """What the states of all iterations of a prerequisite, or of one of them, mean for a dependency."""
+    """The meaning of the states of a prerequisite (all iterations, or one of them) for a dependency."""
     ended = states <= set(FINAL)
     if kind == "afterstart":
         return "met" if begun else "never" if ended else "open"
@@ -450,7 +450,7 @@ def verdict(kind: str, states: set[str], begun: bool) -> str:
 
 
 def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[ResourceRequest]:
-    """What each iteration asks for; when there is too little to share, what it needs at least."""
+    """The request of each iteration; when there is too little to share, its minimum."""
     sharing, request = description.sharing, description.request
     count = 1 if description.iteration is None else len(description.iteration)
     if sharing is None:
@@ -477,7 +477,7 @@ def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Reso
 def grown(
     description: JobDescription, request: ResourceRequest, retries: list[str], specs: list[NodeSpec]
 ) -> tuple[ResourceRequest, float]:
-    """What an attempt after these retries asks for, and its wall time: as much as exists, at most."""
+    """The request and wall time of an attempt after these retries: at most the existing resources."""
     steps = sum(cause in ("exit", "signal", "timeout", "memory") for cause in retries)
     growth = description.retry.grow if description.retry is not None else None
     wall_time = description.wall_time or 0.0
@@ -512,7 +512,7 @@ def grown_value(steps_of: Steps, value: float, steps: int) -> float:
 
 
 def maximum_iters(count: int, total: int, least: int) -> list[int]:
-    """What each of `count` iterations gets: as few rounds as possible, and everything in each of them."""
+    """The cores of each of `count` iterations: as few rounds as possible, and all cores used in each round."""
     sizes: list[int] = []
     rounds = math.ceil(count / (total // least))
     for rounds_left in range(rounds, 0, -1):
@@ -561,7 +561,7 @@ def choose(nodes: list[FreeNode], request: ResourceRequest) -> list[tuple[FreeNo
     most = 10**9 if request.cores.most is None else request.cores.most
     able = [node for node in nodes if node.offers(least, request)]
     if request.nodes is not None:
-        if least < most:  # then the nodes that have most to give, each of them the same
+        if least < most:  # then the nodes with the most free cores, with the same number on each
             able.sort(key=lambda node: len(node.cores), reverse=True)
         able = able[: request.nodes.most]
         if len(able) < request.nodes.least:

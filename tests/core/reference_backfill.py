@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
 
 
 class SpareNode:
-    """What a reservation leaves of a node at its time."""
+    """The free resources of a node at the time of a reservation, without the reserved ones."""
 
     def __init__(self, then: FreeNode, cores: int, request: ResourceRequest) -> None:
         own = request.own or OwnResources()
@@ -51,7 +51,7 @@ class SpareNode:
         self.counters = {name: then.counters.get(name, 0) - number for name, number in own.on_node}
 
     def visible(self, node: FreeNode) -> FreeNode:
-        """What is free now and left."""
+        """The resources that are free now and not reserved."""
         seen = copy_of(node)
         seen.cores = node.cores[: max(self.cores, 0)]
         seen.memory = min(node.memory, max(self.memory, 0))
@@ -78,7 +78,7 @@ class Kept(NamedTuple):
     job: Waiting
     at: float
     spare: dict[str, SpareNode]
-    """What is left of each chosen node."""
+    """The unreserved resources of each chosen node."""
     learned_until: float
     ended: int
     """Number of attempts that had ended when it was computed."""
@@ -102,7 +102,7 @@ class ReferenceBackfill:
         return {name: [node for node in nodes if node.spec.group == name] for name in self._names}
 
     def nodes_changed(self) -> None:
-        """Forget what was computed with other nodes."""
+        """Forget reservations that were computed with other nodes."""
         self._kept.clear()
 
     def begin(self, now: float, left: float, ends: Callable[[], list[ExpectedEnd]], ended: int) -> None:
@@ -116,7 +116,8 @@ class ReferenceBackfill:
             self._waiting[name].append(job)
 
     def choose(self, request: ResourceRequest, duration: float, avoided: str = "") -> list[tuple[FreeNode, int]] | None:
-        """The nodes that a job gets now without a delay of a job with a reservation, and not the one that it avoids."""
+        """The nodes that a job gets now, if it delays no job with a reservation. The node that the job avoids is left
+        out."""
         names = sorted(self._groups_of(request), key=lambda name: -sum(len(node.cores) for node in self.groups[name]))
         for name in names:
             nodes = [node for node in self.groups[name] if node.spec.name != avoided]
@@ -146,7 +147,7 @@ class ReferenceBackfill:
     def _choose_beside(
         self, reserved: Kept, nodes: list[FreeNode], request: ResourceRequest
     ) -> list[tuple[FreeNode, int]] | None:
-        """What a job gets that is still there at the time of the reservation."""
+        """The resources of a job that are still free at the time of the reservation."""
         visible = []
         for node in nodes:
             spare = reserved.spare.get(node.spec.name)
@@ -245,7 +246,7 @@ class ReferenceBackfill:
     def _of_nodes(
         self, nodes: list[FreeNode], known: list[ExpectedEnd], at: float, wanted: ResourceRequest
     ) -> dict[str, int]:
-        """Of the nodes that are ready by that time, those that are ready last."""
+        """Of the nodes that are ready by that time, the latest ones."""
         one = replace(wanted, nodes=Amount(1, 1))
         times = []
         for number, node in enumerate(nodes):
@@ -266,7 +267,7 @@ class ReferenceBackfill:
 
 
 def nodes_at(node: FreeNode, known: list[ExpectedEnd], at: float) -> FreeNode:
-    """A node as it is when all attempts that are expected to have ended by then have."""
+    """A node as it is expected at that time, without the attempts that have ended by then."""
     then = copy_of(node)
     for end in known:
         own = end.grant.own or OwnResources()

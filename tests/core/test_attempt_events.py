@@ -193,8 +193,8 @@ def test_an_unknown_attempt_that_was_lost_is_repeated_as_the_next_attempt() -> N
     assert driver.schedule() == ["a (attempt 2) on n1[0]"]
 
 
-def test_an_adopted_attempt_of_a_waiting_job_goes_on_whatever_happens_to_its_prerequisites() -> None:
-    """Its prerequisite must have succeeded before it started; the end record has not arrived yet."""
+def test_an_adopted_attempt_of_a_waiting_job_continues_whatever_happens_to_its_prerequisites() -> None:
+    """The prerequisite must have succeeded before the attempt started; its end record has not arrived yet."""
     for final, exit_code in [("a SUCCEED", 0), ("a FAILED: exit code 1", 1)]:
         driver = CoreDriver(machine(2))
         driver.submit(job("a"), job("b", after="a"))
@@ -452,7 +452,7 @@ def test_attempts_that_never_arrived_do_not_count_as_lost():
 
 
 class NotWalked(dict[str, Attempt]):
-    """There are too many of them."""
+    """A dictionary of attempts that must not be iterated: there are too many of them."""
 
     def values(self) -> NoReturn:
         raise AssertionError("all runs are looked at")

@@ -1,4 +1,4 @@
-"""`--stop-after`: nothing is started after so many failures, and what waits stays for the next manager."""
+"""`--stop-after`: at the failure limit nothing more is started, and waiting jobs stay for the next manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def busy(stop_after: int, *names: str, cores: int = 2) -> CoreDriver:
     return driver
 
 
-def test_after_the_last_failure_that_is_taken_running_attempts_go_on_and_nothing_is_started() -> None:
+def test_at_the_failure_limit_running_attempts_continue_and_nothing_is_started() -> None:
     driver = busy(1, "a", "b", "c")
     driver.start("a", "b")
     assert driver.end("a", exit_code=3) == ["a FAILED: exit code 3", f"limit: {REACHED}"]
@@ -89,7 +89,7 @@ def test_an_attempt_that_is_retried_is_no_failure_and_a_job_that_may_be_retried_
     assert driver.states()["r"] == "QUEUED"
 
 
-def test_attempts_that_were_sent_ahead_are_taken_back() -> None:
+def test_prefilled_attempts_are_retracted() -> None:
     driver = CoreDriver(machine(1, 1), stop_after=1)
     driver.submit(job("it", its=20))
     driver.schedule()
@@ -152,13 +152,13 @@ class LimitMachine(CoreMachine):
             return
         self.handle(Deadline(None))
         for host in self.hosts.values():
-            self.tell_all(host.reconnect(everything=False))  # what they report may be failures
+            self.tell_all(host.reconnect(everything=False))  # running attempts may fail when they are reported
         self.run_all()
         limit = self.core.state.failure_limit
         if limit.is_reached:
             self.handle(Schedule())
             assert any(isinstance(effect, NothingLeftToDo) for effect in self.effects)
-        limit.limit = 0  # as with the next manager
+        limit.limit = 0  # as the next manager does
         super().finish_everything()
 
 

@@ -46,7 +46,7 @@ def test_a_released_job_has_the_place_in_the_queue_of_its_submission():
     assert names(driver.schedule()) == ["a"]
 
 
-def test_running_iterations_go_on_when_their_job_is_held():
+def test_running_iterations_continue_when_their_job_is_held():
     driver = submitted(job("a", its=4), cores=2)
     assert names(driver.schedule()) == ["a:0", "a:1"]
     assert driver.hold("a") == ["held a", "reply {'held': 1}"]
@@ -106,7 +106,7 @@ def test_a_release_does_not_end_the_pause_before_a_retry():
     assert names(driver.schedule()) == ["a"]
 
 
-def test_only_what_waits_can_be_held_and_only_what_is_held_released():
+def test_only_waiting_jobs_can_be_held_and_only_held_jobs_released():
     driver = submitted(job("a"), job("b", hold=True), job("c", its=1))
     driver.schedule()
     driver.end("c:0")
@@ -141,7 +141,7 @@ def test_holds_outlive_the_manager():
     assert names(driver.schedule()) == ["a", "b:1", "c:0"]
 
 
-def test_a_run_with_nothing_but_held_jobs_left_is_over():
+def test_a_run_with_only_held_jobs_left_is_over():
     driver = submitted(job("a"), job("b", hold=True), job("c", after="b"), job("d", its=2))
     driver.hold("d:1")
     driver.schedule()

@@ -97,7 +97,7 @@ def test_a_job_for_any_host_runs_on_the_one_with_the_most_free_cores():
     ]
 
 
-def test_a_job_for_any_host_is_given_to_another_one_when_its_host_gives_it_back():
+def test_a_job_for_any_host_moves_to_another_host_when_its_host_returns_it():
     driver = CoreDriver([*machine(1), host("wizard", 2), host("witch", 1)])
     driver.submit(remote(job("a"), "*"))
     assert driver.schedule() == ["a on wizard[0]"]
@@ -162,7 +162,7 @@ def test_a_host_that_is_away_blocks_no_job():
     assert driver.schedule() == ["any on witch[0]"]
 
 
-def test_short_jobs_are_sent_ahead_on_each_host_by_itself():
+def test_short_jobs_are_prefilled_on_each_host_separately():
     driver = ShortJobs([*machine(1), host("wizard", 1)])
     driver.submit(job("a", its=20), remote(job("b", its=20), "wizard"))
     assert driver.sent() == ["a:0", "b:0"]
@@ -172,7 +172,7 @@ def test_short_jobs_are_sent_ahead_on_each_host_by_itself():
     assert "b:2 behind b:1" in lines
 
 
-def test_a_host_whose_first_job_cannot_be_sent_ahead_does_not_stop_other_nodes():
+def test_a_host_whose_first_job_cannot_be_prefilled_does_not_stop_other_nodes():
     driver = ShortJobs([*machine(1), host("wizard", 2)])
     driver.submit(job("a", its=20), remote(job("long", 2), "wizard"), remote(job("wide", 2), "wizard"))
     driver.sent()
@@ -180,7 +180,7 @@ def test_a_host_whose_first_job_cannot_be_sent_ahead_does_not_stop_other_nodes()
     assert "a:2 behind a:1" in driver.sent()
 
 
-def test_nothing_is_sent_ahead_to_a_batch_system():
+def test_nothing_is_prefilled_on_a_batch_system():
     driver = ShortJobs([*machine(1), host("cluster", 1, slots=True)])
     driver.submit(remote(job("a", its=20), "cluster"))
     driver.sent()

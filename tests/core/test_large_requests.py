@@ -55,7 +55,7 @@ def reply(effects: Sequence[Effect]) -> dict[str, object]:
 
 
 def run_all(core: Core) -> int:
-    """Let all that waits run; returns the number of attempts."""
+    """Run all waiting jobs; returns the number of attempts."""
     attempts = 0
     while launched := [effect.attempt for effect in core.handle(Schedule(), 1.0) if isinstance(effect, Launch)]:
         for attempt in launched:

@@ -24,7 +24,7 @@ def busy(*names: str) -> CoreDriver:
 
 class Resumed(CoreDriver):
     resumed: list[str]
-    """What followed from what there was."""
+    """Effects of the state before a resume, and the driver of the next manager."""
 
 
 def resume_on(driver: CoreDriver, nodes: list[NodeSpec]) -> Resumed:

@@ -54,7 +54,7 @@ def test_success_is_held_back_while_a_node_is_unreachable_and_counts_when_it_is_
 
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_an_attempt_that_ended_is_lost_when_an_unswept_node_is_lost(exit_code: int) -> None:
-    """A launcher says 0 when one of its nodes dies, or whatever it likes."""
+    """A launcher may exit with 0 or any other code when one of its nodes dies."""
     driver = spread()
     driver.silent("n2")
     driver.end("a", exit_code=exit_code)

@@ -144,7 +144,7 @@ def test_a_job_that_fails_on_every_node_counts_against_none():
     assert driver.states() == {"a": "FAILED"}
 
 
-def test_trouble_that_other_nodes_have_at_the_same_time_counts_against_none():
+def test_failures_on_several_nodes_at_the_same_time_count_against_none():
     driver = CoreDriver(machine(1, 1), drain_after=1)
     driver.submit(job("a", retry=AGAIN), job("b", retry=AGAIN))
     fail_on(driver, "a", "n1")
@@ -161,7 +161,7 @@ def test_success_with_more_resources_counts_against_no_node():
     assert notices(succeed_on(driver, "a", "n2")) == []
 
 
-def test_the_last_node_is_not_drained_and_a_notice_says_so_once():
+def test_the_last_node_is_not_drained_and_one_notice_reports_it():
     driver = CoreDriver(machine(1, 1), drain_after=1)
     driver.submit(job("a", retry=AGAIN), job("b"))
     fail_on(driver, "a", "n1")
@@ -169,10 +169,10 @@ def test_the_last_node_is_not_drained_and_a_notice_says_so_once():
     driver.schedule()
     driver.start("a")
     driver.drain("n2")
-    told = (
+    notice = (
         "notice: n1 would be drained, but no other node can be used: 1 job in a row failed there and not on other nodes"
     )
-    assert notices(driver.end("a")) == [told]
+    assert notices(driver.end("a")) == [notice]
 
 
 def test_with_a_limit_of_zero_no_node_is_drained():
@@ -192,13 +192,13 @@ def test_a_job_that_cannot_be_started_is_tried_once_on_another_node():
     assert "(attempt 2)" in lines[0]
 
 
-def test_a_node_is_drained_that_cannot_start_what_another_one_can_start():
+def test_a_node_is_drained_when_it_cannot_start_jobs_that_another_node_can_start():
     driver = CoreDriver(machine(1, 1), drain_after=2)
     for name in "ab":
         driver.now += LATER
         driver.submit(job(name))
         fail_on(driver, name, "n1", reason="unstartable", code=-1)
-        lines = fail_on(driver, name, "n2")  # the job has a defect of its own, but it was started
+        lines = fail_on(driver, name, "n2")  # the job has an error of its own, but it was started
     assert len(notices(lines)) == 1
     assert driver.states() == {"a": "FAILED", "b": "FAILED"}
 

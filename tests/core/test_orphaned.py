@@ -22,7 +22,7 @@ def busy(*, rerun_lost: bool = False) -> CoreDriver:
 
 
 def resume_on(driver: CoreDriver, nodes: list[NodeSpec]) -> CoreDriver:
-    """With one agent for all nodes, which has not reported yet."""
+    """Resume with one agent for all nodes, which has not reported yet."""
     other = CoreDriver([], available=False)
     other.now = driver.now
     state = driver.core.state

@@ -52,7 +52,7 @@ def test_the_reason_of_an_omission_is_a_sentence():
     assert found.message == "it waits for the start of 'c', which is FAILED and has never started"
 
 
-def test_a_job_begins_when_another_one_runs():
+def test_a_job_starts_when_another_job_runs():
     driver = started(job("a"), job("b", outcomes="afterstart=a"))
     assert driver.schedule() == []
     driver.start("a")
@@ -65,7 +65,7 @@ def test_a_job_that_is_cancelled_before_it_starts_never_starts():
     assert driver.states() == {"a": "SCHEDULED", "b": "CANCELED", "c": "OMITTED", "d": "QUEUED"}
 
 
-def test_what_has_run_and_was_cancelled_has_begun():
+def test_a_job_that_was_cancelled_while_it_ran_has_started():
     driver = started(job("a"))
     driver.start("a")
     driver.cancel("a")
@@ -97,7 +97,7 @@ def test_a_job_that_will_be_retried_has_not_ended():
     assert names(driver.schedule()) == ["b"]
 
 
-def test_the_second_attempt_starts_nothing_again():
+def test_a_second_attempt_releases_no_dependent_again():
     driver = started(
         job("x"),
         job("a", its=2, retry=RetryPolicy({"exit": 1})),
@@ -195,7 +195,7 @@ def test_a_job_that_runs_or_has_ended_is_left_alone_when_its_prerequisite_runs_a
     assert driver.states() == {"a": "SUCCEED", "b": "SUCCEED", "c": "SUCCEED"}
 
 
-def test_a_job_that_waited_for_a_start_comes_back_with_what_never_started():
+def test_a_job_that_waited_for_a_start_is_rerun_with_the_job_that_never_started():
     driver = started(job("w", 4), job("a"), job("b", outcomes="afterstart=a"))
     driver.cancel("a")
     assert driver.states()["b"] == "OMITTED"

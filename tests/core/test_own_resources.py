@@ -254,7 +254,7 @@ def test_jobs_share_a_gpu() -> None:
     assert gpus_of(driver, "it:4") == [("1",)]
 
 
-def test_a_whole_gpu_needs_one_that_nobody_uses() -> None:
+def test_a_whole_gpu_needs_an_unused_one() -> None:
     driver = CoreDriver([node("n1", 8, gpus=2)])
     driver.submit(job("part", own=own(100)), job("whole", gpus=1), job("another", gpus=1))
     assert driver.schedule() == ["part on n1[0]", "whole on n1[1]"]
@@ -313,7 +313,7 @@ def test_half_a_gpu_where_there_is_none_fails_the_job() -> None:
         (own(fpga=3), "it needs 3 fpga on a node, and no node has more than 2"),
     ],
 )
-def test_what_a_run_can_never_give_is_refused(wanted: OwnResources, sentence: str) -> None:
+def test_requests_for_more_than_the_run_has_are_refused(wanted: OwnResources, sentence: str) -> None:
     driver = CoreDriver([node("n1", 4, fpga=2)], counters={"license": 4})
     with pytest.raises(SubmissionRejected) as caught:
         driver.submit(job("a", own=wanted))
@@ -324,7 +324,7 @@ def test_what_a_run_can_never_give_is_refused(wanted: OwnResources, sentence: st
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_for_a_counter_is_told_who_has_it() -> None:
+def test_why_names_the_jobs_that_hold_a_counter() -> None:
     driver = licensed(8, 4)
     driver.submit(job("it", own=LICENSE, its=4), job("b", own=LICENSE), job("c", own=own(license=2)))
     driver.schedule()
@@ -343,7 +343,7 @@ def test_a_job_that_waits_for_a_counter_is_told_who_has_it() -> None:
     assert why(driver, "d").sentence == ("it needs 4 license; 3 of the 4 of this run are taken by 'it:3' and 'c'")
 
 
-def test_a_job_for_which_a_counter_is_kept_is_named() -> None:
+def test_why_names_the_job_for_which_a_counter_is_kept() -> None:
     driver = licensed(8, 2, patience=10)
     driver.submit(job("first", own=LICENSE), job("both", own=own(license=2)))
     driver.schedule()
@@ -358,7 +358,7 @@ def test_a_job_for_which_a_counter_is_kept_is_named() -> None:
     )
 
 
-def test_a_job_that_waits_for_a_counter_of_a_node_or_a_part_of_a_gpu_is_told() -> None:
+def test_why_explains_waits_for_a_counter_of_a_node_or_a_part_of_a_gpu() -> None:
     driver = CoreDriver([node("n1", 8, gpus=1, fpga=1)])
     driver.submit(job("a", own=own(700, fpga=1)), job("b", own=own(fpga=1)), job("c", own=own(500)))
     driver.schedule()

@@ -33,7 +33,7 @@ class ShortJobs(CoreDriver):
         return lines
 
     def sent(self) -> list[str]:
-        """Run a scheduling pass; returns the starts and the prefilled attempts with their lanes."""
+        """Run a scheduling pass; returns the starts, and the prefilled attempts with their lanes."""
         self.schedule()
         attempts = [effect.attempt for effect in self.effects if isinstance(effect, Launch)]
         return [
@@ -42,7 +42,7 @@ class ShortJobs(CoreDriver):
         ]
 
     def retracted(self) -> list[str]:
-        """In a scheduling pass."""
+        """The attempts retracted in a scheduling pass."""
         self.handle(Schedule())
         return [_name(attempt) for effect in self.effects if isinstance(effect, Retract) for attempt in effect.attempts]
 
@@ -62,7 +62,7 @@ def _before(attempt: Attempt) -> Attempt:
 
 
 def short_jobs(*cores: int) -> ShortJobs:
-    """After one job has shown how short they are."""
+    """A driver that has seen one short job end."""
     driver = ShortJobs(machine(*cores))
     driver.submit(job("it", its=2 * MAX_LANE_DEPTH))
     driver.schedule()
@@ -86,7 +86,7 @@ def test_short_jobs_are_prefilled_into_one_lane() -> None:
     assert driver.sent() == [f"it:{MAX_LANE_DEPTH + 2} behind it:{MAX_LANE_DEPTH + 1}"]
 
 
-def test_attempts_sent_ahead_to_a_drained_node_are_taken_back() -> None:
+def test_attempts_prefilled_on_a_drained_node_are_retracted() -> None:
     driver = short_jobs(1)
     driver.sent()
     driver.drain("n1")
@@ -236,7 +236,7 @@ def test_attempts_behind_a_long_one_are_retracted_while_a_job_must_not_be_overta
     assert "it:4" in driver.retracted()
 
 
-def test_an_attempt_that_has_started_when_it_is_retracted_goes_on() -> None:
+def test_an_attempt_that_has_started_when_it_is_retracted_continues() -> None:
     driver = short_jobs(1)
     driver.sent()
     driver.now += 2 * RETRACT_AFTER
@@ -316,7 +316,7 @@ def test_attempts_of_a_lane_may_be_lost_in_any_order(order: int) -> None:
 
 
 class BusyCoreMachine(CoreMachine):
-    """Small jobs that are over at once, so that most are sent ahead."""
+    """Small jobs that end at once, so that most are prefilled."""
 
     @initialize(cores=st.lists(st.integers(1, 3), min_size=1, max_size=2), rerun_lost=st.booleans())
     def begin(self, cores: list[int], rerun_lost: bool) -> None:

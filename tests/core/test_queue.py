@@ -40,7 +40,7 @@ def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> Qu
 
 
 def drain(queue: Queue) -> list[tuple[int, int]]:
-    """(job, iteration) as they come from the heads when everything fits."""
+    """The (job, iteration) pairs taken from the heads when every request fits."""
     taken = []
     while heads := queue.heads(-1.0, math.inf):
         seq, position, _, line = heads[0]
@@ -96,7 +96,7 @@ def test_lines_with_the_same_request_share_durations() -> None:
 
 
 def timed(queue: Queue, seq: int, wall_time: float | None) -> None:
-    """Somebody with this wall time takes his place."""
+    """An entry that replaces another one, with this wall time."""
     job = make_job(seq)
     entry = QueueEntry(job, queue.line(request(1), wall_time), wall_time)
     job.entries = (entry,)

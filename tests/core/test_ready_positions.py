@@ -1,4 +1,4 @@
-"""Single positions come in order, and those that were taken back do not come."""
+"""Single positions come in order, and removed positions do not come."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_first_position_is_the_lowest_one_that_was_added_and_not_taken_back(
             ready.drop_first()
             states[min(expected)] = State.EXECUTING
             expected.discard(min(expected))
-        elif what == "first" and position in expected:  # it became final in another way
+        elif what == "first" and position in expected:  # the position became final in another way
             states[position] = State.CANCELED
             expected.discard(position)
         assert ready.first(states) == min(expected, default=None)

@@ -81,7 +81,7 @@ class Both:
             descriptions.reverse()
         try:
             self.driver.handle(Submit(descriptions))
-        except SubmissionRejected:  # a share or a counter that what exists cannot give
+        except SubmissionRejected:  # a share or a counter that exceeds the existing resources
             return
         self.indices = known
         self.reference.submit(descriptions)
@@ -152,7 +152,7 @@ class Both:
         self.reference.rerun(wanted)
 
     def note_duration(self, attempt: Attempt, exit_code: int) -> None:
-        """Let the reference learn from an attempt that is about to end."""
+        """Let the reference learn the duration of an attempt that is about to end."""
         name, unit, _ = unit_of(attempt)
         if attempt.started:
             self.reference.took(name, unit, self.driver.now - attempt.started, exit_code == 0)

@@ -1,4 +1,4 @@
-"""Jobs that have ended without success run again, with their omitted dependents; what has succeeded is left alone."""
+"""Jobs that ended without success are rerun, with their omitted dependents; succeeded jobs are left alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_second_rerun_gets_a_new_attempt_again():
     assert driver.states()["d"] == "QUEUED"
 
 
-def test_what_has_succeeded_is_left_alone():
+def test_succeeded_jobs_are_left_alone():
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b"))
     driver.schedule()

@@ -1,4 +1,4 @@
-"""Backfill with reservations: jobs overtake one that does not fit only if they do not delay it."""
+"""Backfill with reservations: a job may overtake a waiting job only if it does not delay it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def on(host: str, description: JobDescription) -> JobDescription:
 
 
 def teach(made: CoreDriver, seconds: float, exit_code: int = 0) -> None:
-    """Let enough jobs with one core and without a wall time end, each after so many seconds."""
+    """Let enough jobs with one core and without a wall time end, each after this number of seconds."""
     for number in range(ENOUGH_ENDED):
         name = f"past-{number}"
         made.submit(job(name))
@@ -262,7 +262,7 @@ def test_durations_are_not_learned_from_jobs_that_fail() -> None:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[ResourceRequest]:
-    """The requests for which a forecast was made."""
+    """The requests for which a reservation was computed."""
     found: list[ResourceRequest] = []
 
     def counting(core: CoreState, group: NodeGroup, request: ResourceRequest) -> Forecast:
@@ -315,7 +315,7 @@ def test_on_many_nodes_a_reservation_outlives_a_few_ends(computed: list[Resource
 
 
 class TrueWallTimes:
-    """Runs jobs that end no later than their wall times, and checks every promise."""
+    """Runs jobs that end no later than their wall times, and checks every reservation."""
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
         self.core = Core(nodes, counters=COUNTERS)

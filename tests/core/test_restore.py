@@ -1,4 +1,4 @@
-"""A core that is restored from a registry continues as the earlier one."""
+"""A core that is restored from a registry continues the state of the earlier core."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from tests.core.core_driver import CoreDriver, job, node, own
 
 
 def busy() -> CoreDriver:
-    """`a` runs with a GPU, memory and counters, `it:0` runs, the rest is queued; `done` has ended, `late` waits."""
+    """`a` runs with a GPU, memory and counters, `it:0` runs, the other iterations are queued; `done` has ended, `late`
+    waits."""
     nodes = [node("n1", 3, gpus=2, memory=100, fpga=3), node("n2", 4)]
     driver = CoreDriver(nodes, counters={"license": 4})
     driver.submit(job("done"))

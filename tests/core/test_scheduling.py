@@ -23,7 +23,7 @@ def test_jobs_start_in_order_of_arrival() -> None:
     assert driver.schedule() == ["c on n1[1]"]
 
 
-def test_a_pass_that_reaches_its_limit_says_so_and_the_next_one_continues() -> None:
+def test_a_pass_reports_that_it_reached_its_limit_and_the_next_one_continues() -> None:
     driver = CoreDriver(machine(3))
     driver.submit(*[job(name) for name in "abcd"])
     assert driver.handle(Schedule(most=2))[1::2] == ["launch a on n1[0]", "launch b on n1[1]"]
@@ -130,7 +130,7 @@ def test_jobs_expanded_from_one_description_share_like_iterations_of_one_job(
     amount: dict[str, Any], total: int, index: int
 ) -> None:
     def starts(name: str) -> list[str]:
-        """What is started, round after round."""
+        """The jobs started in each round."""
         driver = CoreDriver(machine(total))
         driver.submit(*parse(simple(name=name, iterate=[0, index], numCores=amount)))
         rounds: list[str] = []

@@ -66,7 +66,7 @@ def test_resources_of_a_job_with_running_iterations_are_not_changed():
     assert driver.core.state.jobs["a"].entries[0].wall_time == 5.0
 
 
-def test_what_the_nodes_can_never_give_is_refused_and_nothing_changes():
+def test_requests_for_more_than_the_nodes_have_are_refused_and_nothing_changes():
     driver = submitted(job("a"), cores=2)
     driver.set("a", change=FOUR)
     assert driver.reply == {

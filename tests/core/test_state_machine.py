@@ -119,7 +119,7 @@ class CoreMachine(RuleBasedStateMachine):
         effects = self.effects = self.core.handle(event, self.now)
         self.history.append((event, self.now))
         if any(isinstance(effect, Requeued) for effect in effects):
-            # The engine commits such a thing before it starts anything more.
+            # The engine commits requests before it starts anything more.
             self.committed = len(self.history)
         sanity.check(self.core.state)
         self.checker.check(effects, scheduling=isinstance(event, Schedule), now=self.now)
@@ -152,7 +152,7 @@ class CoreMachine(RuleBasedStateMachine):
             self.tell_all(host.unreported())
 
     def check_launch(self, attempt: Attempt) -> None:
-        """It has time, and its cores are not used by what is thought to be over."""
+        """Check that the attempt has time, and that its cores have no live attempt that is believed to have ended."""
         deadline = self.core.state.deadline
         wall_time = self.checker.jobs[attempt.job.name].demand(attempt.position)[1] or 0.0
         assert deadline is None or self.now + wall_time <= deadline
@@ -381,7 +381,7 @@ class CoreMachine(RuleBasedStateMachine):
     def manager_crashes(
         self, starts: list[int], ends: list[tuple[int, tuple[int, str]]], lost: int, first: int, in_flight: bool
     ) -> None:
-        """Its last moments are not in the journal; all agents come back and tell everything."""
+        """Lose the last events before the crash from the journal; all agents reconnect and report all attempts."""
         self.handle(Schedule())
         for which in starts:
             self.start_some_run(which)
@@ -452,7 +452,7 @@ class CoreMachine(RuleBasedStateMachine):
             states = {name: self.core.state.jobs[name].state.name for name in waiting}
             assert set(states.values()) <= {"QUEUED"}
         self.handle(Schedule())
-        for which, how in ends:  # some are quicker than their own end
+        for which, how in ends:  # some attempts end before they are stopped
             self.end_some_run(which, how)
         for host in self.hosts.values():
             for attempt_id in [*host.arrived, *host.live] if host.connected else ():
@@ -472,7 +472,7 @@ class CoreMachine(RuleBasedStateMachine):
         for host in self.hosts.values():
             for attempt_id in host.die(self.now, tell=False):
                 self.forget(attempt_id)
-            # What it could not tell any more is read from its disk.
+            # Records that the host could not report are read from its ledger.
             host.connected = True
             self.tell_all(host.unreported())
         for attempt_id in self.core.state.attempts:

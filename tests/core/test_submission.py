@@ -11,7 +11,7 @@ from tests.core.core_driver import CoreDriver, job, machine
 
 
 def rejection_messages(driver: CoreDriver, *jobs: JobDescription) -> list[str]:
-    """The sentences; and nothing of it has happened."""
+    """The messages of a rejected submission, which must not have had any effect."""
     before = driver.states()
     with pytest.raises(SubmissionRejected) as caught:
         driver.handle(Submit(list(jobs)))

@@ -1,4 +1,4 @@
-"""Numbers of what waits, by what it waits for, and the work that is left."""
+"""Counts of waiting jobs by reason, and remaining work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.core.core_driver import CoreDriver, job, machine
 
 
 def waiting_in(driver: CoreDriver) -> tuple[dict[int, int], int, int]:
-    """By number of cores, what is ready; what is held; what depends on others."""
+    """Counts of ready entries by number of cores, of held entries, and of entries with dependencies."""
     found = count_waiting(driver.core.state)
     by_cores: dict[int, int] = {}
     for line, number in found.in_lines:
@@ -76,7 +76,7 @@ def test_each_group_has_the_reason_of_its_first_job():
 
 
 def groups_of(*jobs: JobDescription) -> list[WaitingGroup]:
-    """The groups of what waits once these jobs were scheduled on four cores."""
+    """The groups of waiting jobs once these jobs were scheduled on four cores."""
     driver = CoreDriver(machine(4))
     driver.submit(*jobs)
     driver.schedule()
@@ -85,7 +85,7 @@ def groups_of(*jobs: JobDescription) -> list[WaitingGroup]:
     return waiting_groups(state, count_waiting(state), driver.now, 8, lambda one: descriptions[one.name])
 
 
-def test_a_group_does_not_say_what_is_true_of_its_first_job_alone():
+def test_a_group_has_no_reason_that_holds_for_its_first_job_alone():
     (both,) = groups_of(job("first", 3, wt=100), job("wide", 4), job("wider", 4))
     assert (both.number, both.sentence) == (2, "it needs 4 cores, and 1 of 4 is free")
     (alone,) = groups_of(job("first", 3, wt=100), job("wide", 4))

@@ -320,7 +320,7 @@ def test_an_attempt_is_explained_with_its_grant_and_start_time():
     assert why_under_way(driver.attempt("a"), "noon").sentence == "it is being killed on n1[0:1]"
 
 
-def test_an_attempt_behind_others_in_its_lane_says_so():
+def test_why_explains_that_an_attempt_waits_in_its_lane():
     driver = CoreDriver(machine(1))
     driver.submit(job("it", its=9))
     driver.schedule()
@@ -398,7 +398,7 @@ def test_a_job_whose_iterations_all_succeeded_has_no_representative():
     assert representative_iteration(driver.core.state.jobs["a"]) is None
 
 
-def test_a_job_with_a_reservation_is_told_when_it_is_expected_to_start() -> None:
+def test_why_gives_the_expected_start_of_a_job_with_a_reservation() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("first", 3, wt=100), job("wide", 4), job("long", wt=500))
     driver.schedule()
@@ -412,7 +412,7 @@ def test_a_job_with_a_reservation_is_told_when_it_is_expected_to_start() -> None
     assert not reason.details["expected"]["learned"]
 
 
-def test_a_job_that_would_delay_a_reservation_is_told_so() -> None:
+def test_why_explains_that_a_job_would_delay_a_reservation() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("first", 3, wt=100), job("wide", 4), job("long", wt=500))
     driver.schedule()
