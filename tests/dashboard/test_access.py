@@ -1,4 +1,4 @@
-"""Which requests are let in, by their headers alone."""
+"""Access control of requests, by their headers alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def changing(access: Access, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:9", "hub.example.org"])
-def test_known_names_of_the_host_are_let_in(access: Access, host: str):
+def test_known_names_of_the_host_are_accepted(access: Access, host: str):
     assert access.check_host({"Host": host}) is None
 
 
@@ -53,12 +53,12 @@ def test_a_request_without_a_host_is_refused(access: Access):
     assert access.check_host({}) is not None
 
 
-def test_the_cookie_lets_in(access: Access):
+def test_the_cookie_grants_access(access: Access):
     assert access.check_read(known(access)) is None
     assert access.check_page(known(access)) is None
 
 
-def test_the_token_lets_programs_in(access: Access):
+def test_the_token_grants_access_to_programs(access: Access):
     assert access.check_read({"Host": HOST, "Authorization": f"Bearer {access.token}"}) is None
 
 
@@ -69,7 +69,7 @@ def test_the_cookie_is_not_the_token(access: Access):
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "qcg-pm-0=1", "=;=;", '"', "a" * 5000, "\udcff"])
-def test_other_cookies_do_not(access: Access, cookie: str):
+def test_other_cookies_are_refused(access: Access, cookie: str):
     for given in (cookie, f"{access.cookie_name}={cookie}"):
         refused = access.check_read({"Host": HOST, "Cookie": given})
         assert refused is not None
@@ -92,13 +92,13 @@ def test_an_earlier_cookie_of_the_same_name_does_no_harm(access: Access):
     assert access.check_read({"Host": HOST, "Cookie": f"{access.cookie_name}=old; {own}"}) is None
 
 
-def test_the_secret_under_another_name_does_not(access: Access):
+def test_a_cookie_with_another_name_is_refused(access: Access):
     secret = known(access)["Cookie"].partition("=")[2]
     for given in (secret, f"={secret}", f"x={secret}", f"x={access.cookie_name}={secret}"):
         assert access.check_read({"Host": HOST, "Cookie": given}) is not None, given
 
 
-def test_secrets_of_another_dashboard_do_not(access: Access):
+def test_secrets_of_another_dashboard_are_refused(access: Access):
     other = Access()
     assert access.check_read(known(other)) is not None
     renamed = known(other)["Cookie"].replace(other.cookie_name, access.cookie_name)

@@ -38,12 +38,12 @@ def test_the_run_can_be_given_as_a_directory_or_an_option(ended: Path):
             assert dashboard.get("api/summary").json["directory"] == str(run_dir)
 
 
-def test_there_must_be_a_run(tmp_path: Path):
+def test_a_directory_without_a_run_is_refused(tmp_path: Path):
     assert f"There is no run in {tmp_path}" in refused(tmp_path)
     assert "is not there" in refused(tmp_path / "none")
 
 
-def test_a_port_that_is_taken(ended: Path):
+def test_a_port_in_use_is_refused(ended: Path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         assert f"port {port} cannot be used: Address already in use" in refused(ended, "--port", port)
@@ -57,7 +57,7 @@ def private(tmp_path: Path) -> Path:
     return directory
 
 
-def test_paths_where_no_socket_can_be(ended: Path, private: Path):
+def test_paths_that_cannot_be_sockets_are_refused(ended: Path, private: Path):
     assert "more than 107 bytes" in refused(ended, "--socket", private / ("x" * 120))
     taken = private / "taken"
     taken.touch()
@@ -70,7 +70,7 @@ def test_paths_where_no_socket_can_be(ended: Path, private: Path):
     assert "other users can write to it" in refused(ended, "--socket", private / "s")
 
 
-def test_options_that_exclude_each_other(ended: Path, private: Path):
+def test_options_that_exclude_each_other_are_refused(ended: Path, private: Path):
     assert "--port or --socket" in refused(ended, "--port", "0", "--socket", private / "s")
     assert "--open or --socket" in refused(ended, "--open", "--socket", private / "s")
     for name in ("https://hub.example.org", "hub.example.org:80", "a b", ""):

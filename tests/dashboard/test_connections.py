@@ -1,4 +1,4 @@
-"""Places for connections: strangers cannot take them all, and each is given back."""
+"""The limit of connections: strangers cannot use up all of them, and each place is freed again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_connection_that_was_replaced_takes_no_place_later(pairs: list[tuple[s
     connections = Connections(1)
     assert connections.enter(pairs[0][0])
     assert connections.enter(pairs[1][0])
-    connections.set_known(pairs[0][0])  # its request was on the way
+    connections.set_known(pairs[0][0])  # its request had been sent
     connections.set_thread(pairs[0][0])
     connections.leave(pairs[0][0])
     assert len(connections) == 1

@@ -63,7 +63,7 @@ def test_a_job_has_its_attempts_streams_and_dependencies(dashboard: Dashboard):
 @pytest.mark.parametrize(
     "name", ["none", "sweep:6", "sweep:x", "prep:0", "sweep:99999999999999999999", "\x00", "a" * 5000]
 )
-def test_a_job_that_does_not_exist_is_a_sentence(dashboard: Dashboard, name: str):
+def test_a_job_that_does_not_exist_is_reported_in_one_sentence(dashboard: Dashboard, name: str):
     for path in ("api/job", "api/output", "api/graph"):
         reply = dashboard.get(path, name=name)
         assert reply.status in (400, 404) or (path == "api/graph" and ":" in name)

@@ -1,4 +1,4 @@
-"""One subscription for many browsers: summaries are passed on to every thread that waits."""
+"""One subscription for many browsers: each summary reaches every thread that waits."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def feed(source: Source) -> Iterator[SummaryFeed]:
     feed.close()
 
 
-def test_nobody_is_asked_before_somebody_looks(source: Source, feed: SummaryFeed):
+def test_the_source_is_not_queried_before_the_first_client(source: Source, feed: SummaryFeed):
     assert (source.asked, source.waits) == (0, 0)
     assert feed.latest()[0] == FIRST
     assert source.asked == 1
 
 
-def test_all_threads_get_the_next_summary_from_one_question(source: Source, feed: SummaryFeed):
+def test_all_threads_get_the_next_summary_from_one_query(source: Source, feed: SummaryFeed):
     feed.latest()
     found: list[float] = []
     threads = [threading.Thread(target=lambda: found.append(feed.next(1.0, 30.0)[0].at)) for _ in range(10)]  # type: ignore[index]
@@ -80,12 +80,12 @@ def test_all_threads_get_the_next_summary_from_one_question(source: Source, feed
     assert source.asked == 1
 
 
-def test_without_news_a_wait_ends_empty(feed: SummaryFeed):
+def test_a_wait_without_a_new_summary_returns_none(feed: SummaryFeed):
     feed.latest()
     assert feed.next(1.0, 0.1) is None
 
 
-def test_a_thread_that_waits_is_woken_by_the_end(feed: SummaryFeed):
+def test_closing_the_feed_wakes_a_waiting_thread(feed: SummaryFeed):
     feed.latest()
     found: list[object] = [1]
     thread = threading.Thread(target=lambda: found.append(feed.next(1.0, 60.0)))
@@ -95,7 +95,7 @@ def test_a_thread_that_waits_is_woken_by_the_end(feed: SummaryFeed):
     assert found == [1, None]
 
 
-def test_the_source_is_left_alone_when_nobody_looks(source: Source, monkeypatch: pytest.MonkeyPatch):
+def test_the_source_is_not_queried_without_clients(source: Source, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(feed_module, "IDLE", 0.2)
     feed = SummaryFeed(source)  # type: ignore[arg-type]
     feed.latest()

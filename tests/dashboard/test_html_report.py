@@ -50,7 +50,7 @@ def data_of(file: Path) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def test_it_shows_the_run_without_a_request(browser: Any, report: str):
+def test_the_report_shows_the_run_without_a_request(browser: Any, report: str):
     requests: list[str] = []
     with open_page(browser, report) as page:
         page.on("request", lambda request: requests.append(request.url))
@@ -133,7 +133,7 @@ def test_an_old_page_is_replaced_and_a_bad_place_is_a_sentence(ended: Path, tmp_
     assert "could not be written: No such file or directory" in done.stderr
 
 
-def test_a_directory_without_a_run_is_a_sentence(tmp_path: Path):
+def test_a_directory_without_a_run_is_reported_in_one_sentence(tmp_path: Path):
     done = run("qcg-pm", "report", tmp_path, "--html", tmp_path / "page.html")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

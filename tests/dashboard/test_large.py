@@ -17,7 +17,7 @@ ATTEMPTS = per_tier(100_000, 1_000_000)
 MEGABYTES = 300
 FIRST_PAINT = 2.0
 SECONDS = 0.2
-"""Of a processor: what else the machine does meanwhile is not the dashboard's affair."""
+"""Seconds of processor time: other load of the machine must not count."""
 
 
 @pytest.mark.sampled
@@ -53,7 +53,7 @@ def test_a_million_attempts_are_shown_in_little_time_and_memory(tmp_path: Path, 
             ("api/usage", {"bins": 800}),
             ("metrics", {}),
         ]
-        # Twice: what is kept for the next answers is built by the first ones.
+        # Twice: the first requests build the caches.
         took = {}
         for path, parameters in questions * 2:
             question = (path, *parameters.values())
@@ -77,5 +77,5 @@ def test_a_million_attempts_are_shown_in_little_time_and_memory(tmp_path: Path, 
 
 
 def computed(dashboard: Dashboard) -> float:
-    """Seconds of a processor that the dashboard has had so far."""
+    """Seconds of processor time that the dashboard has used so far."""
     return time.clock_gettime((~dashboard.process.pid << 3) | 2)  # the clock of another process

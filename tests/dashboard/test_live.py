@@ -34,7 +34,7 @@ def until(events: Events, **counts: int) -> dict[str, object]:
             return summary
 
 
-def test_counts_change_without_a_question(served: Served):
+def test_counts_are_updated_without_a_request(served: Served):
     with Dashboard(served.wd) as dashboard, Events(dashboard) as events:
         assert events.next()["jobs"] == {}
         served.submit(job("one", "true"), job("two", "false"))
@@ -54,7 +54,7 @@ def test_several_browsers_get_the_same_events(served: Served):
                 events.close()
 
 
-def test_a_browser_that_does_not_read_holds_up_nobody(served: Served):
+def test_a_browser_that_does_not_read_delays_no_other(served: Served):
     with Dashboard(served.wd) as dashboard, Events(dashboard), Events(dashboard) as reading:
         for number in range(5):
             served.submit(job(f"job{number}", "true"))
@@ -162,7 +162,7 @@ def test_actions_that_do_not_exist_are_refused(served: Served, body: bytes):
         assert reply.error.endswith(".")
 
 
-def test_it_goes_on_when_the_manager_ends_and_when_it_is_resumed(served: Served):
+def test_the_dashboard_continues_when_the_manager_ends_and_when_it_is_resumed(served: Served):
     served.submit(job("one", "true"), job("long", "sleep", "100"))
     served.wait("long", "EXECUTING")
     with Dashboard(served.wd, "--control") as dashboard, Events(dashboard) as events:
@@ -181,7 +181,9 @@ def test_it_goes_on_when_the_manager_ends_and_when_it_is_resumed(served: Served)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_leaves_nothing_behind(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+def test_the_dashboard_leaves_nothing_behind(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
     temporary = tmp_path / "tmp"
     temporary.mkdir(mode=0o700)
     monkeypatch.setenv("TMPDIR", str(temporary))

@@ -95,7 +95,7 @@ def test_a_failing_job_appears_with_its_last_lines(browser: Any, tmp_path: Path)
         (tmp_path / "end").touch()
 
 
-def test_failed_attempts_that_were_repeated_are_told_and_red(browser: Any, tmp_path: Path):
+def test_repeated_failed_attempts_are_listed_in_red(browser: Any, tmp_path: Path):
     again = waiting_job("again", "go", "[ ${attempt} = 3 ]", retry=2)
     with (
         running(tmp_path, again, waiting_job("other", "end")),
@@ -320,7 +320,7 @@ def test_dependencies_are_drawn_around_a_job(browser: Any, ended_address: str):
         page.wait_for_selector("h2:text-is('publish')")
 
 
-def test_the_analysis_answers_where_the_time_went(browser: Any, ended_address: str):
+def test_the_analysis_shows_the_efficiency_and_the_slowest_launches(browser: Any, ended_address: str):
     with open_page(browser, ended_address, "analysis") as page:
         page.wait_for_selector("h2:text-is('Efficiency of cores')")
         assert page.locator(".tile", has_text="Attempts").locator(".tile-value").inner_text() == "11"
@@ -344,7 +344,7 @@ def test_allocations_are_listed_in_order_with_the_nodes_of_the_last(browser: Any
     ]
 
 
-def test_without_events_the_page_asks(browser: Any, tmp_path: Path):
+def test_without_events_the_page_polls(browser: Any, tmp_path: Path):
     with (
         running(tmp_path, waiting_job("one", "go"), waiting_job("two", "end")),
         page_address(tmp_path) as address,
@@ -360,7 +360,7 @@ def test_without_events_the_page_asks(browser: Any, tmp_path: Path):
         (tmp_path / "end").touch()
 
 
-def test_the_page_says_when_the_dashboard_is_gone(browser: Any, ended: Path):
+def test_the_page_shows_that_the_dashboard_is_gone(browser: Any, ended: Path):
     with page_address(ended) as address:
         context = open_page(browser, address)
         page = context.__enter__()
@@ -404,7 +404,7 @@ def test_long_names_stay_inside_of_a_phone(browser: Any, long_names_address: str
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_large_run_that_is_being_read_says_so(browser: Any, ended_address: str):
+def test_the_page_shows_that_a_large_run_is_being_read(browser: Any, ended_address: str):
     """Its first summary has numbers, and neither reasons nor a history."""
     with open_page(browser, ended_address) as page:
         page.expected = ["ERR_FAILED", "console: Failed to load"]
@@ -431,7 +431,7 @@ def test_labels_of_a_time_axis_do_not_overlap(browser: Any, ended_address: str):
     assert all(1 <= number <= 10 for number in numbers), numbers
 
 
-def test_a_timeline_without_attempts_says_so(browser: Any, ended_address: str):
+def test_an_empty_timeline_is_explained(browser: Any, ended_address: str):
     with open_page(browser, ended_address, "timeline?first=1000&last=1001") as page:
         page.wait_for_selector("[role=status]:has-text('Nothing ran at this time.')")
 

@@ -168,7 +168,7 @@ def test_pictures_of_a_job_that_can_be_changed(browser: Any, wd: Path, take: Cal
 
 
 def test_picture_of_a_manager_in_a_notebook(browser: Any, take: Callable[..., None]):
-    """What a notebook gets from a manager, below the cell that shows it."""
+    """The output that a notebook shows for a manager."""
     summary = sample_run().summary()
     summary = replace(summary, jobs=summary.units)
     style = "body { font: 14px Inter, system-ui; margin: 1rem } th, td { padding: 0.1rem 0.8rem; font-size: 12px }"

@@ -16,7 +16,7 @@ REQUESTS = per_tier(150, 3000)
 
 
 def send(dashboard: Dashboard, data: bytes) -> bytes:
-    """What comes back for these bytes."""
+    """The reply to these bytes."""
     host, port = dashboard.host.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         try:
@@ -58,7 +58,7 @@ def is_well(dashboard: Dashboard) -> None:
         ("api/poll", "after=yesterday"),
     ],
 )
-def test_wrong_parameters_get_a_sentence(dashboard: Dashboard, path: str, query: str):
+def test_wrong_parameters_are_reported_in_one_sentence(dashboard: Dashboard, path: str, query: str):
     reply = dashboard.raw("GET", f"/{path}?{query}", {"Cookie": dashboard.cookie})
     assert reply.status == 400
     assert reply.error.endswith(".")

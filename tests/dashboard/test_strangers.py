@@ -117,7 +117,7 @@ def test_the_token_is_in_no_argument_and_no_file(dashboard: Dashboard, ended: Pa
         assert not any(secret in content for secret in secrets), place
 
 
-def test_it_listens_on_the_loopback_interface_alone(dashboard: Dashboard):
+def test_the_dashboard_listens_on_the_loopback_interface_alone(dashboard: Dashboard):
     port = int(dashboard.host.rpartition(":")[2])
     with socket.socket(socket.AF_INET) as other:
         other.bind(("127.0.0.2", port))  # would fail if it listened on all addresses
@@ -130,7 +130,7 @@ def private(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_socket_is_its_owners_alone(ended: Path, private: Path):
+def test_only_its_owner_can_use_the_socket(ended: Path, private: Path):
     path = private / "d.sock"
     with Dashboard(ended, "--socket", path) as dashboard:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
