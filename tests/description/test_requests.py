@@ -214,7 +214,7 @@ def test_a_file_that_is_not_a_list_of_requests_is_rejected(raw: bytes, sentence:
 
 
 @pytest.mark.parametrize(("raw", "is_explained"), [(b"#!/bin/sh", True), (b"", True), (b"[{", False), (b"{", False)])
-def test_a_file_that_is_no_json_at_all_is_told_what_a_request_file_is(raw: bytes, is_explained: bool) -> None:
+def test_the_error_for_a_file_that_is_no_json_explains_request_files(raw: bytes, is_explained: bool) -> None:
     with pytest.raises(RequestError) as error:
         r.decode_request_file(raw)
     explained = "; a request file is a JSON array of jobs or requests, see: qcg-pm schema"

@@ -27,7 +27,7 @@ def test_a_number_is_a_budget_for_each_cause_but_unstartable():
 
 
 @pytest.mark.parametrize("none", [None, 0, {"max": 0}])
-def test_no_retries(none: Any):
+def test_zero_and_null_mean_no_retries(none: Any):
     assert policy(none) is None
 
 
@@ -40,7 +40,7 @@ def test_causes_may_have_budgets_of_their_own():
     assert policy({"on": {"exit": 1, "lost": 5}}) == RetryPolicy({"exit": 1, "lost": 5})
 
 
-def test_all_keys_together():
+def test_all_keys_can_be_combined():
     given = {
         "max": 2,
         "on": ["exit"],

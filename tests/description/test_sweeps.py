@@ -139,7 +139,7 @@ def test_a_file_gives_one_iteration_for_each_row() -> None:
     assert len(description.iteration) == 3
 
 
-def test_a_file_is_asked_for_once_in_a_submission_with_the_variables_of_its_path() -> None:
+def test_a_file_is_requested_once_in_a_submission_with_the_variables_of_its_path() -> None:
     asked: list[str] = []
 
     def read(path: str) -> RowFile:
@@ -151,7 +151,7 @@ def test_a_file_is_asked_for_once_in_a_submission_with_the_variables_of_its_path
     assert asked == ["eagle.csv"]
 
 
-def test_what_is_wrong_with_a_file_is_a_problem_of_the_job() -> None:
+def test_errors_in_a_file_are_problems_of_the_job() -> None:
     with pytest.raises(DescriptionError) as error:
         with_file(["params.csv, line 2: has 1 value", "params.csv, line 4: has 2 values"])
     assert [str(problem) for problem in error.value.problems] == [
@@ -230,7 +230,7 @@ def test_a_value_that_looks_like_a_variable_stays_text() -> None:
     assert substitute("${T}", values_of(job, 0)) == "${row.x} ${it}"
 
 
-def test_a_row_that_nobody_can_read_raises_an_error() -> None:
+def test_an_unreadable_row_raises_an_error() -> None:
     iteration = with_file().iteration
     assert iteration is not None
     with pytest.raises(RowError, match="cannot be read here"):
@@ -272,7 +272,7 @@ def test_a_misspelt_name_of_a_product_causes_a_warning() -> None:
 
 
 @pytest.mark.parametrize("stdout", ["${T}.out", "${itval.T}.out", "${it}.out"])
-def test_names_tell_the_output_files_of_iterations_apart(stdout: str) -> None:
+def test_names_distinguish_the_output_files_of_iterations(stdout: str) -> None:
     job = parse_one(simple(iteration={"product": {"T": [1, 2]}}, stdout=stdout))
     assert warnings_for(job) == []
 

@@ -50,7 +50,7 @@ def test_the_last_step_replaces_known_variables_and_leaves_the_rest(text: str, r
 VALUES = {name: f"<{name}>" for name in (*AT_SUBMISSION, *OF_ITERATION, *AT_LAUNCH)}
 
 
-def test_the_variables_that_may_be_doubled() -> None:
+def test_these_variables_accept_two_dollars() -> None:
     launch = {"it", "itval", "its", "it_start", "it_stop", "root_wd", "ncores", "nnodes", "nlist", "jname", "attempt"}
     assert launch == DOUBLED
 
