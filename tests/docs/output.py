@@ -61,11 +61,11 @@ def lines_of(text: str, directory: Path) -> list[str]:
 
 def same(shown: str, printed: str, directory: Path) -> bool:
     """Whether output matches a page. `...` on the page matches any text in a line; alone on a line, any lines."""
-    expected, told = lines_of(shown, directory), lines_of(printed, directory)
+    expected, actual = lines_of(shown, directory), lines_of(printed, directory)
     if any(map(_CONNECTED.fullmatch, expected)):
-        expected, told = (sorted(lines, key=_is_ordered) for lines in (expected, told))
+        expected, actual = (sorted(lines, key=_is_ordered) for lines in (expected, actual))
     pattern = "".join(map(_line_pattern, expected))
-    return re.fullmatch(pattern, "".join(f"{line}\n" for line in told)) is not None
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in actual)) is not None
 
 
 def _is_ordered(line: str) -> bool:

@@ -47,9 +47,9 @@ class Block(NamedTuple):
     marker: str
     """`file`, `part of a job`, `reply`, `not run`, or empty."""
     value: str
-    """What the marker says after its colon."""
+    """The text of the marker after its colon."""
     trouble: tuple[tuple[str, str], ...] = ()
-    """Hosts, and what happens to each before this block."""
+    """Hosts, and the trouble of each before this block."""
 
     @property
     def place(self) -> str:
