@@ -40,7 +40,8 @@ fi
 
 
 def victim(name: str, **more: Any) -> dict[str, Any]:
-    """Its first start never ends, and has children, a grandchild and sessions of its own; a second start succeeds."""
+    """A job whose first start never ends, and has children, a grandchild and sessions of its own; a second start
+    succeeds."""
     return marking(name, FAMILY.format(name=name), **more)
 
 
@@ -57,14 +58,14 @@ def names() -> set[str]:
 
 
 def processes_of(crashing: Crashing, name: str) -> list[int]:
-    """Of a victim, once it is all there; or what there was of it when an earlier kill hit it too."""
+    """The processes of a victim, once all have started; or the remaining ones when an earlier kill hit them too."""
     up, pids = crashing.wd / f"{name}.up", crashing.wd / f"{name}.pids"
     wait_for(lambda: up.exists() or name in crashing.entries_so_far(), what=f"the family of {name}")
     return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
 
 def kill_the_agents(crashing: Crashing, dice: random.Random, *, managers_too: bool) -> list[int]:
-    """One for each victim; all processes that ran then."""
+    """Kill the agents, one for each victim; returns all processes that ran then."""
     family = []
     for number in range(VICTIMS):
         family += processes_of(crashing, f"victim-{number}")
@@ -126,8 +127,8 @@ def test_jobs_of_a_killed_agent_run_again_with_on_lost_rerun(tmp_path: Path, man
 
 
 @pytest.mark.timeout(240)
-def test_jobs_sent_ahead_run_once_and_only_running_ones_are_lost(tmp_path: Path):
-    """Too short for messages: they are sent ahead, and the agent starts one after the other by itself."""
+def test_prefilled_jobs_run_once_and_only_running_ones_are_lost(tmp_path: Path):
+    """The jobs are so short that they are prefilled, and the agent starts one after the other."""
     crashing = Crashing(
         tmp_path, write_requests(tmp_path / "requests.json", [marking("short", iteration=1500)]), "--nodes", "2"
     )
@@ -230,7 +231,8 @@ def test_an_agent_whose_pid_file_is_gone_is_kept_by_the_next_manager(tmp_path: P
 
 @pytest.mark.timeout(180)
 def test_without_any_agent_the_manager_ends_and_its_jobs_can_be_resumed(tmp_path: Path):
-    """A Python that is not there, and one that ends at once: both at the same time, for each is tried several times."""
+    """The jobs use a Python that does not exist, and one that exits at once: both at the same time, because each start
+    is tried several times."""
     reasons = {"/nowhere/python": "no agent can be started", "/bin/false": "the agent ends right after its start"}
     managers = {python: managed_with(python, tmp_path / f"wd{number}") for number, python in enumerate(reasons)}
     for python, why in reasons.items():

@@ -154,7 +154,7 @@ def modules(tmp_path: Path) -> dict[str, str]:
     return environment(MODULEPATH=str(folder))
 
 
-def test_modules_and_venv_are_there_and_arguments_stay_exact(
+def test_modules_and_venv_are_loaded_and_arguments_stay_exact(
     tmp_path: Path, modules: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("MODULEPATH", modules["MODULEPATH"])

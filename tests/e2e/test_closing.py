@@ -1,4 +1,5 @@
-"""A run whose time is over before its jobs have ended: it ends cleanly, prints the resume hint, and can be resumed."""
+"""A run whose time limit is reached before its jobs have ended: it ends cleanly, prints the resume hint, and can be
+resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def test_jobs_that_run_at_the_end_of_the_time_are_ended_and_run_again(tmp_path: 
     assert first.done.returncode == 4
     assert "1 job is left, because the time of this manager is over" in first.done.stderr
     assert first.report == {}
-    # They end with 0 when they are told to end, and have not succeeded all the same.
+    # These jobs exit with 0 at SIGTERM, and must not count as succeeded.
     assert sorted(path.name for path in tmp_path.glob("terms.*")) == ["terms.0", "terms.1"]
     assert "The manager ended before all jobs did." in first.done.stdout
     assert ["QUEUED", "1", "4"] in [line.split() for line in first.done.stdout.splitlines()]

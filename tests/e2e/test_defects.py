@@ -50,7 +50,7 @@ def test_a_job_that_no_node_can_run_fails_with_a_message_and_the_others_run(tmp_
     assert states_of(report["gpu"]) == ["QUEUED", "FAILED"]
 
 
-def test_a_bad_request_among_good_ones_is_refused_whole_and_the_rest_goes_on(tmp_path: Path):
+def test_a_bad_request_among_good_ones_is_refused_whole_and_the_rest_continues(tmp_path: Path):
     done = run_requests(
         tmp_path,
         [job("first", "true")],
@@ -194,7 +194,7 @@ def test_exit_codes_show_the_result_of_the_jobs(tmp_path: Path):
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_the_report_command_knows_every_kind_of_end(tmp_path: Path, format: str):
+def test_the_report_command_shows_every_final_state(tmp_path: Path, format: str):
     requests = write_requests(
         tmp_path / "r.json",
         [
@@ -220,7 +220,7 @@ def test_the_report_command_knows_every_kind_of_end(tmp_path: Path, format: str)
     assert as_json["jobs"] == {"SUCCEED": 2, "FAILED": 1, "CANCELED": 1, "OMITTED": 1}
 
 
-def test_the_report_command_knows_runs_of_one_job_and_of_none(tmp_path: Path):
+def test_the_report_command_shows_runs_of_one_job_and_of_none(tmp_path: Path):
     one, none = tmp_path / "one", tmp_path / "none"
     one.mkdir()
     none.mkdir()

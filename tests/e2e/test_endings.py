@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 WAITS = "echo x >> $0.starts; until [ -e go ]; do sleep 0.05; done"
 """A job that runs until the file `go` is there, and counts its starts."""
 SURVIVES_SIGTERM = f"exec 2> /dev/null; trap 'touch $0.terminated' TERM; {WAITS}"
-"""The same, and SIGTERM does not end it. The shell reports the end of its `sleep`, which is no output of the job."""
+"""As above, but the job ignores SIGTERM. The shell reports the end of its `sleep`, which is no output of the job."""
 
 
 def waits(name: str, script: str = WAITS, **more: Any) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def starts(wd: Path, name: str) -> int:
 
 
 def states(wd: Path) -> dict[str, str]:
-    """As the registry has them."""
+    """The states in the registry."""
     lines = run("qcg-pm", "jobs", "--path", wd).stdout.splitlines()[1:]
     return {line.split()[0]: line.split()[1] for line in lines}
 
 
 def carry_out(command: str, wd: Path) -> subprocess.CompletedProcess[str]:
-    """A command as the last line of another one prints it."""
+    """Run the command that another command printed in its last line."""
     program, *arguments = shlex.split(command)
     return run(program, *arguments, cwd=wd)
 
@@ -106,13 +106,13 @@ def test_finish_cancels_running_jobs_and_the_last_line_continues_with_the_others
         )
         wait_for(lambda: starts(tmp_path, "running"), what="the first job to start")
         service.wait("running", "EXECUTING")
-        told = run("qcg-pm", "finish", "--path", tmp_path)
-        assert told.returncode == 0, told.stderr
+        finished = run("qcg-pm", "finish", "--path", tmp_path)
+        assert finished.returncode == 0, finished.stderr
         _, err = service.process.communicate(timeout=60)
         assert service.process.returncode == 4
     command = f"qcg-pm-service --net --resume {service.run_dir}"
     assert err.splitlines()[-1] == (f"2 jobs are left, because the manager was told to finish. Go on with: {command}")
-    assert told.stderr.splitlines()[-1] == f"2 jobs are left. Go on with: {command}"
+    assert finished.stderr.splitlines()[-1] == f"2 jobs are left. Go on with: {command}"
     assert states(tmp_path) == {
         "running": "CANCELED",
         "waiting": "QUEUED",
@@ -136,8 +136,8 @@ def test_finish_with_cancel_leaves_no_job(tmp_path: Path):
     with served(tmp_path, "--nodes", "2") as service:
         service.submit(waits("running", numCores=2), waits("waiting"), job("dependent", "true", after="waiting"))
         service.wait("running", "EXECUTING")
-        told = run("qcg-pm", "finish", "--cancel", "--path", tmp_path)
-        assert (told.returncode, told.stderr) == (0, "")
+        finished = run("qcg-pm", "finish", "--cancel", "--path", tmp_path)
+        assert (finished.returncode, finished.stderr) == (0, "")
         _, err = service.process.communicate(timeout=60)
         assert service.process.returncode == 1
         assert "left" not in err
@@ -187,7 +187,7 @@ def test_a_manager_that_dies_during_finish_has_cancelled_running_jobs_and_kept_t
 
 
 def test_after_a_crash_of_the_machine_jobs_of_the_last_second_run_again_and_earlier_ones_are_lost(tmp_path: Path):
-    """Also with `--on-lost fail`: the files on the disk are those of before the job started."""
+    """Also with `--on-lost fail`: the disk has the files from before the start of the job."""
 
     def is_start_stored() -> bool:
         with snapshot(service.run_dir / "registry.sqlite") as connection:

@@ -19,7 +19,7 @@ JOBS = 100
 
 
 class Sleepers:
-    """A run of many jobs that all wait for one word, on a small disk; what they say themselves is kept elsewhere."""
+    """A run of many jobs that wait for one message, on a small disk; their own output is elsewhere."""
 
     def __init__(self, directory: Path, disk: Path) -> None:
         self._directory = directory
@@ -34,7 +34,7 @@ class Sleepers:
         wait_for(lambda: self._count("began") == JOBS, 60, "all jobs to begin")
         wait_for(lambda: len(self._ledger()) > 2 * JOBS, what="the ledger to have all starts")
         fill(self._disk / "hog")
-        with self._word.open("wb", buffering=0) as word:  # until the last one has begun to listen
+        with self._word.open("wb", buffering=0) as word:  # until the last job listens
             word.write(b"\n" * JOBS)
             wait_for(lambda: self._count("ended") == JOBS, 60, "all jobs to end")
 
@@ -57,7 +57,7 @@ class Sleepers:
 
 @pytest.fixture
 def sleepers(tmp_path: Path, mount: Callable[..., Path]) -> Sleepers:
-    # With room for a commit after each start, should the machine be as slow as that.
+    # With space for a commit after each start, in case the machine is that slow.
     return Sleepers(tmp_path, mount("disk", "size=8m"))
 
 
@@ -138,7 +138,7 @@ def test_a_request_of_a_file_waits_for_disk_space(tmp_path: Path, mount: Callabl
     large["attributes"] = {"filling": "x" * 400_000}
     run = Crashing(disk, write_requests(tmp_path / "r.json", [job("a", "true")], [large]), "--nodes", "2")
     run.start()
-    wait_for(lambda: "request 2 waits until it can be stored" in run.log_so_far(), what="the log to say it")
+    wait_for(lambda: "request 2 waits until it can be stored" in run.log_so_far(), what="the log entry")
     (disk / "hog").unlink()
     assert run.wait() == 0
     assert set(run.entries()) == {"a", "large"}

@@ -45,7 +45,7 @@ int chdir(const char *path) {
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (package gcc)")
 @pytest.mark.timeout(120)
-def test_a_process_whose_agent_is_killed_before_it_becomes_its_job_ends_with_it_and_the_job_runs_once(
+def test_a_process_whose_agent_is_killed_before_exec_ends_and_the_job_runs_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source, library = tmp_path / "holding_up.c", tmp_path / "holding_up.so"

@@ -41,7 +41,7 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run_hostile_jobs(wd: Path, report_format: str) -> Path:
-    """The working directory of a run with hostile texts: its files, and what it has printed."""
+    """The working directory of a run with hostile texts: its files and its output."""
     path = write_requests(wd / "r.json", _jobs(), {"request": "cancelJob", "jobNames": [f"x{ESCAPE}\u202e"]})
     done = run("qcg-pm", "run", path, "--wd", wd, "--cores", "2", "--report-format", report_format, "--id", "x")
     assert done.returncode == 1, done.stderr
@@ -106,7 +106,7 @@ def test_no_command_prints_control_characters(hostile_run: Path, line: str):
 
 
 def _on_terminal(wd: Path, *arguments: str) -> bytes:
-    """What a command writes to a terminal."""
+    """The output of a command on a terminal."""
     ours, its = os.openpty()
     command = [sys.executable, *pilot.COMMANDS["qcg-pm"], *arguments]
     with subprocess.Popen(command, cwd=wd, stdin=its, stdout=its, stderr=subprocess.DEVNULL) as process:
@@ -115,7 +115,7 @@ def _on_terminal(wd: Path, *arguments: str) -> bytes:
         try:
             while part := os.read(ours, 65536):
                 written += part
-        except OSError:  # how a terminal tells that nobody has it open any more
+        except OSError:  # the error of a terminal that no process has open any more
             pass
         finally:
             os.close(ours)

@@ -38,7 +38,7 @@ STATES = {"a": "SUCCEED", "b": "FAILED", "c": "SUCCEED", "c:0": "SUCCEED", "c:1"
 OPTIONS = ("--nodes", "2", "--report-format", "json")
 AGENT = "qcg.pilotjob.agent"
 NEVER_BEGUN = ("died before it had begun; start anew", "There is no registry at ")
-"""What `--resume` says of a run directory in which nothing was stored, and which could not be removed either."""
+"""The `--resume` error for a run directory in which nothing was stored, and which could not be removed either."""
 
 pytestmark = [pytest.mark.sampled, pytest.mark.timeout(14400 if EVERYTHING else per_tier(300, 5400))]
 
@@ -55,7 +55,7 @@ class Injection(NamedTuple):
 
 
 def injections(calls: int, sample: int) -> list[Injection]:
-    """What to try in this tier: a sample in the short one, every call in the long one."""
+    """The experiments of this tier: a sample in the short one, every call in the long one."""
     everything = [Injection(*each) for each in itertools.product(range(1, calls + 1), ERRORS, (0, 4))]
     if EVERYTHING:
         return everything
@@ -89,7 +89,7 @@ class Slot:
         return run("qcg-pm", "run", self.wd / "r.json", "--wd", self.wd, *OPTIONS, cwd=self.wd, timeout=100, env=env)
 
     def bring_to_an_end(self, done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-        """As a user would, now that the disk works again."""
+        """Resume the run as a user would, now that the disk works again."""
         run_dirs = list(self.wd.glob(".qcgpjm-service-*"))
         if run_dirs:
             again = run("qcg-pm", "run", "--resume", self.wd, cwd=self.wd, timeout=100)

@@ -27,7 +27,8 @@ from tests.support.tiers import per_tier
 JOBS = per_tier(100_000, 1_000_000)
 SECONDS = per_tier(3, 15)
 MEGABYTES = per_tier(400, 1000)
-"""More than the process of the tests has, for Linux counts the memory of a parent until its child runs a program."""
+"""More memory than the test process has, because Linux counts the memory of a parent until its child executes a
+program."""
 
 
 @pytest.mark.sampled
@@ -43,7 +44,7 @@ def test_a_run_with_a_million_ended_jobs_is_resumed_in_seconds(tmp_path: Path, c
     process.returncode = os.waitstatus_to_exitcode(status)
     _, errors = process.communicate()
     memory = usage.ru_maxrss / 1024
-    # Of the processor: what else the machine does meanwhile is not the manager's affair.
+    # Seconds of processor time: other load of the machine must not count.
     computed = usage.ru_utime + usage.ru_stime
     with capsys.disabled():
         print(f" [{JOBS} jobs: {took:.1f} s, {computed:.1f} s computing, {memory:.0f} MB] ", end="")
@@ -55,7 +56,7 @@ def test_a_run_with_a_million_ended_jobs_is_resumed_in_seconds(tmp_path: Path, c
 
 
 def write_registry(path: Path, wd: Path) -> None:
-    """Many jobs that have ended, and one that waits: the rows that a manager writes, all at once."""
+    """Write the rows of many ended jobs and one waiting job, as a manager does, all at once."""
     journal = Journal.create(path)
     journal.set_metadata(OPTIONS, Options(wd=str(wd), nodes="4", wait=True))
     journal.close()

@@ -16,11 +16,11 @@ LONG = ("long-0", "long-1")
 
 
 class Jobs(NamedTuple):
-    """How many jobs and iterations are submitted, besides two that wait until all kills are done."""
+    """The number of submitted jobs and iterations, besides two that wait until all kills are done."""
 
     alone: int
     iterations: int
-    """Of a job, and of another one that follows it iteration by iteration."""
+    """The iterations of a job, and of another job that depends on it by index."""
     chains: int
     steps: int
 
@@ -94,7 +94,7 @@ def run_and_kill(tmp_path: Path, jobs: Jobs, kills: dict[str, int]) -> None:
 
 
 def _let_it_work(crashing: Crashing, dice: random.Random, moment: str, share: int) -> None:
-    """Until such a moment, which one of them the dice choose, but for no more starts than its share."""
+    """Wait for a random moment, but for no more starts than the share of this manager."""
     if moment == "while starting":
         time.sleep(dice.uniform(0.0, 0.6))
         return
@@ -112,7 +112,7 @@ def _let_it_work(crashing: Crashing, dice: random.Random, moment: str, share: in
 
 
 def _until(condition: Any, most: float = 3.0) -> None:
-    """Or until it has waited long enough: where the dice choose a moment that never comes, any other will do."""
+    """Wait for the condition or a timeout: if the chosen moment never comes, any other moment will do."""
     deadline = time.monotonic() + most
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.001)

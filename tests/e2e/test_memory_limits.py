@@ -18,7 +18,7 @@ time.sleep(float(sys.argv[2]))
 
 
 def eater(name: str, megabytes: int, hold: float = 5.0, **more: object) -> dict[str, object]:
-    """A job that takes memory in steps, and has it for a while."""
+    """A job that allocates memory in steps, and keeps it for a while."""
     return job(name, sys.executable, "-S", "-c", EAT, str(megabytes // 10), str(hold), **more)
 
 

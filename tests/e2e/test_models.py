@@ -38,8 +38,8 @@ def parallel(name: str, model: str, programs: Path, cores: int, *args: str, **mo
     )
 
 
-def told(run: Run, name: str) -> list[Rank]:
-    """What the ranks of a job told; they have to know each other, and to be marked as one job."""
+def output_of_ranks(run: Run, name: str) -> list[Rank]:
+    """The output of the ranks of a job. The ranks must know each other, and have the marker of one job."""
     assert run.states[name] == "SUCCEED", (run.report[name], (run.wd / f"{name}.err").read_text())
     found = ranks((run.wd / f"{name}.out").read_text())
     assert [rank.rank for rank in found] == list(range(len(found)))
@@ -53,12 +53,12 @@ def told(run: Run, name: str) -> list[Rank]:
 @models
 def test_each_process_has_one_of_the_granted_cpus(model: str, programs: Path, run_dir: Path):
     run = run_requests(run_dir, [parallel("p", model, programs, len(CPUS))], options=())
-    assert [rank.cpus for rank in told(run, "p")] == [(cpu,) for cpu in CPUS]
+    assert [rank.cpus for rank in output_of_ranks(run, "p")] == [(cpu,) for cpu in CPUS]
 
 
 @models
 def test_jobs_at_the_same_time_have_different_cpus(model: str, programs: Path, run_dir: Path):
-    # Each waits for the other: they cannot have run one after the other.
+    # Each job waits for the other, so the jobs must run at the same time.
     meet = 'touch "$0"; for i in $(seq 3000); do [ -e "$1" ] && break; sleep 0.01; done; exec "$2"'
     program = str(compiled(FAMILIES[model], programs))
     jobs = [
@@ -66,14 +66,14 @@ def test_jobs_at_the_same_time_have_different_cpus(model: str, programs: Path, r
         for name, other in (("a", "b"), ("b", "a"))
     ]
     run = run_requests(run_dir, jobs, options=())
-    cpus = [cpu for name in ("a", "b") for rank in told(run, name) for cpu in rank.cpus]
+    cpus = [cpu for name in ("a", "b") for rank in output_of_ranks(run, name) for cpu in rank.cpus]
     assert sorted(cpus) == CPUS[:2]
 
 
 @models
 def test_virtual_nodes_are_this_machine_and_bind_nothing(model: str, programs: Path, run_dir: Path):
     run = run_requests(run_dir, [parallel("p", model, programs, 4)], options=("--nodes", "3,2"))
-    found = told(run, "p")
+    found = output_of_ranks(run, "p")
     assert len(found) == 4
     assert {rank.cpus for rank in found} == {tuple(CPUS)}
 
@@ -82,7 +82,7 @@ def test_virtual_nodes_are_this_machine_and_bind_nothing(model: str, programs: P
 def test_arguments_reach_every_process_as_they_are(model: str, programs: Path, run_dir: Path):
     args = ["a b", "", ":", "'", '"', "$x", "*", "-n"]
     run = run_requests(run_dir, [parallel("p", model, programs, 2, *args)])
-    assert {rank.args for rank in told(run, "p")} == {"".join(f"<{argument}>" for argument in args)}
+    assert {rank.args for rank in output_of_ranks(run, "p")} == {"".join(f"<{argument}>" for argument in args)}
 
 
 @models
@@ -91,7 +91,7 @@ def test_a_script_runs_in_every_process(model: str, programs: Path, run_dir: Pat
     one = parallel("p", model, programs, 2, script=f"x='a b'\n{program} \"$x\"")
     del one["execution"]["exec"], one["execution"]["args"]
     run = run_requests(run_dir, [one])
-    assert [rank.args for rank in told(run, "p")] == ["<a b>", "<a b>"]
+    assert [rank.args for rank in output_of_ranks(run, "p")] == ["<a b>", "<a b>"]
 
 
 @models
@@ -99,7 +99,7 @@ def test_a_virtual_environment_reaches_every_process(model: str, programs: Path,
     (run_dir / "v/bin").mkdir(parents=True)
     (run_dir / "v/bin/activate").write_text("export VIRTUAL_ENV=active\n")
     run = run_requests(run_dir, [parallel("p", model, programs, 2, venv=str(run_dir / "v"))])
-    assert [rank.venv for rank in told(run, "p")] == ["active", "active"]
+    assert [rank.venv for rank in output_of_ranks(run, "p")] == ["active", "active"]
 
 
 @models
@@ -117,7 +117,7 @@ def test_job_info_has_the_command_after_a_crash_and_no_file_is_left(model: str, 
             assert f"--rankfile {service.run_dir}/files/" in first
         assert not any(path.is_file() for path in service.run_dir.glob("files/**/*"))
         service.kill()
-        # The nodes are virtual now: attempts started from here on are not bound to cores.
+        # The nodes are virtual from now on, so attempts are not bound to cores.
         service.resume("--nodes", "2")
         assert command(service) == first
 
@@ -126,7 +126,7 @@ def test_job_info_has_the_command_after_a_crash_and_no_file_is_left(model: str, 
 def test_a_program_on_one_core_needs_no_mpirun(model: str, programs: Path, run_dir: Path):
     one = parallel("p", model, programs, 1, "a b", model_opts={})
     run = run_requests(run_dir, [one, job("q", "true", model="srunmpi")], options=())
-    assert [(rank.args, len(rank.cpus)) for rank in told(run, "p")] == [("<a b>", 1)]
+    assert [(rank.args, len(rank.cpus)) for rank in output_of_ranks(run, "p")] == [("<a b>", 1)]
     assert run.states["q"] == "SUCCEED"
 
 
@@ -152,13 +152,13 @@ def test_srunmpi_outside_an_allocation_fails_with_advice(run_dir: Path):
 
 
 def test_numbers_in_a_rankfile_are_those_of_the_operating_system(programs: Path, run_dir: Path):
-    """With a topology of one core with two threads, the second CPU is no core of its own."""
+    """The topology has one core with two threads, so the second CPU is no separate core."""
     environment = {**ENVIRONMENT, "HWLOC_SYNTHETIC": "pack:1 core:1 pu:2", "HWLOC_THISSYSTEM": "1"}
     run = run_requests(run_dir, [parallel("p", "openmpi", programs, 2, env=environment)], options=())
-    assert [rank.cpus for rank in told(run, "p")] == [(0,), (1,)]
+    assert [rank.cpus for rank in output_of_ranks(run, "p")] == [(0,), (1,)]
 
 
-def test_openmpi_complains_to_the_job_s_own_streams(run_dir: Path):
+def test_openmpi_writes_errors_to_the_streams_of_the_job(run_dir: Path):
     one = job("p", "no-such-program", model="openmpi", numCores=2, stderr="err", env=ENVIRONMENT)
     run = run_requests(run_dir, [one])
     assert run.states == {"p": "FAILED"}

@@ -70,7 +70,7 @@ def test_a_clock_that_jumps_ahead_does_not_end_a_run(tmp_path: Path, moved_clock
     manager = begin(tmp_path, moved_clock, "1h")
     set_clock(tmp_path, HOURS)
     with pytest.raises(subprocess.TimeoutExpired):
-        manager.wait(2)  # several looks at the time
+        manager.wait(2)  # time for several checks of the clock
     (tmp_path / "go").touch()
     _, err = manager.communicate(timeout=60)
     assert manager.returncode == 0, err

@@ -21,27 +21,27 @@ GATE = "until [ -e go ]; do sleep 0.02; done"
 
 @pytest.fixture
 def hook(tmp_path: Path) -> str:
-    """A command that appends each notification to the file `told`."""
+    """A command that appends each notification to the file `notifications`."""
     script = tmp_path / "hook.sh"
-    script.write_text("#!/bin/sh\nexec cat >> told\n")
+    script.write_text("#!/bin/sh\nexec cat >> notifications\n")
     script.chmod(0o755)
     return str(script)
 
 
-def told(wd: Path) -> list[dict[str, Any]]:
-    path = wd / "told"
+def notifications(wd: Path) -> list[dict[str, Any]]:
+    path = wd / "notifications"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def events(wd: Path) -> list[str]:
-    return [one["event"] for one in told(wd)]
+    return [one["event"] for one in notifications(wd)]
 
 
 def test_the_first_failure_and_the_end_are_notified(tmp_path: Path, hook: str):
     requests = write_requests(tmp_path / "r.json", [job("a", "false"), job("b", "true", after="a"), job("c", "true")])
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "1", "--id", "x", "--notify", hook)
     assert done.returncode == 1
-    failure, end = told(tmp_path)
+    failure, end = notifications(tmp_path)
     assert (failure["event"], failure["job"], failure["message"]) == ("first-failure", "a", "exit code 1")
     assert end == {
         "event": "end",
@@ -68,18 +68,18 @@ def test_a_resumed_run_repeats_no_failure_and_notifies_its_own_end(tmp_path: Pat
     wait_for(lambda: events(tmp_path) == ["first-failure", "failures"], what="two notifications")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    end = told(tmp_path)[-1]
+    end = notifications(tmp_path)[-1]
     assert (end["event"], end["cause"], end["exit_code"], end["jobs_left"]) == ("end", "signal", 130, 1)
     assert end["sentence"].startswith("the manager has ended: 1 QUEUED, 2 FAILED. 1 job is left, ")
     assert "Go on with: qcg-pm run --resume" in end["sentence"]
     (tmp_path / "go").touch()
     assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 1
     assert events(tmp_path)[3:] == ["failures", "end"]
-    assert told(tmp_path)[3]["failures"] == 3
+    assert notifications(tmp_path)[3]["failures"] == 3
 
 
 def test_a_failure_found_by_the_next_manager_is_its_first(tmp_path: Path, hook: str):
-    """The manager is killed, and the job fails without one."""
+    """The manager is killed, and the job fails while no manager runs."""
     requests = write_requests(tmp_path / "r.json", [job("a", script=f"echo > began; {GATE}; touch over; false")])
     process = start("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "1", "--notify", hook)
     wait_for((tmp_path / "began").exists, what="the job")
@@ -91,11 +91,11 @@ def test_a_failure_found_by_the_next_manager_is_its_first(tmp_path: Path, hook: 
     assert events(tmp_path) == ["first-failure", "end"]
 
 
-def test_a_time_in_which_nothing_happens_is_a_stall(tmp_path: Path, hook: str):
+def test_a_period_without_starts_and_ends_is_a_stall(tmp_path: Path, hook: str):
     with served(tmp_path, "--cores", "1", "--notify", hook, "--notify-on", "stall=0.4s") as service:
         service.submit(job("runs", script=GATE), job("waits", "true"))
         wait_for(lambda: events(tmp_path), what="the notification")
-        (stall,) = told(tmp_path)
+        (stall,) = notifications(tmp_path)
         assert (stall["event"], stall["reason"], stall["running"]) == ("stall", "quiet", 1)
         (tmp_path / "go").touch()
         service.wait("waits", "SUCCEED")
@@ -106,13 +106,15 @@ def test_a_registry_that_cannot_be_written_is_a_stall(tmp_path: Path, mount: Cal
     disk = mount("disk", "size=8m")
     script = f"cd {tmp_path}; touch began; {GATE}"
     requests = write_requests(tmp_path / "r.json", [job("a", script=script), job("b", "true", after="a")])
-    command = f"sh -c 'cat >> {tmp_path}/told'"
+    command = f"sh -c 'cat >> {tmp_path}/notifications'"
     options = ("--cores", "1", "--notify", command, "--notify-on", "stall=0.5s,end")
     process = start("qcg-pm", "run", requests, "--wd", disk, *options)
     wait_for((tmp_path / "began").exists, what="the job")
     fill(disk / "hog")
     (tmp_path / "go").touch()
-    wait_for(lambda: [one.get("reason") for one in told(tmp_path)][-1:] == ["registry"], what="the notification")
+    wait_for(
+        lambda: [one.get("reason") for one in notifications(tmp_path)][-1:] == ["registry"], what="the notification"
+    )
     (disk / "hog").unlink()
     process.communicate(timeout=60)
     assert process.returncode == 0
@@ -130,14 +132,14 @@ def test_commands_that_hang_or_fail_do_not_harm_the_run(tmp_path: Path):
     assert log.count("the command of --notify, cat, ended with exit code 1") == 2
 
 
-def test_an_allocation_that_another_one_continues_is_no_end(tmp_path: Path, hook: str):
+def test_the_end_of_an_allocation_that_another_one_continues_is_not_notified(tmp_path: Path, hook: str):
     requests = write_requests(tmp_path / "r.json", [job("a", script=GATE)])
     options = ("--wd", tmp_path, "--cores", "1", "--notify", hook, "--time-limit", "1s", "--grace", "0")
     done = run("qcg-pm", "run", requests, *options, env=environment(**{HAS_NEXT_ALLOCATION: "8"}))
     assert done.returncode == 4
     assert events(tmp_path) == []
     assert run("qcg-pm", "run", "--resume", tmp_path, "--time-limit", "1s").returncode == 4
-    assert [(one["event"], one["cause"]) for one in told(tmp_path)] == [("end", "time")]
+    assert [(one["event"], one["cause"]) for one in notifications(tmp_path)] == [("end", "time")]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_an_allocation_that_another_one_continues_is_no_end(tmp_path: Path, hook
         (("--notify", "true", "--notify-on", "always"), "'always' is none of end, first-failure, failures=N and stall"),
     ],
 )
-def test_a_wrong_option_is_refused_in_a_sentence(tmp_path: Path, options: tuple[str, ...], sentence: str):
+def test_a_wrong_option_is_refused_with_one_sentence(tmp_path: Path, options: tuple[str, ...], sentence: str):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")])
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, *options)
     assert done.returncode == 2

@@ -31,7 +31,7 @@ def test_priorities_decide_in_both_forms_and_are_reported(tmp_path: Path):
     assert "    priority: 2" in run("qcg-pm", "info", "--path", tmp_path, "c").stdout
 
 
-def test_a_run_with_only_held_jobs_left_says_so_and_goes_on_with_release(tmp_path: Path):
+def test_a_run_with_only_held_jobs_left_reports_it_and_continues_after_release(tmp_path: Path):
     jobs = [{**job("a", "true"), "hold": True}, job("b", "true", after="a"), job("c", "true")]
     file = write_requests(tmp_path / "r.json", jobs)
     result = run("qcg-pm", "run", file, "--cores", "1", "--wd", tmp_path)

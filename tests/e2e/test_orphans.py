@@ -24,7 +24,7 @@ PATIENT = (
     "from qcg.pilotjob.core import shutdown; shutdown.KILL_GRACE = 1000.0;"
     " from qcg.pilotjob.cli.main import main; main()"
 )
-"""A manager that would wait very long for jobs which ignore SIGTERM."""
+"""A manager that waits very long for agents that end their jobs."""
 
 
 def family(*options: str, name: str = "family", **more: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def family(*options: str, name: str = "family", **more: Any) -> dict[str, Any]:
 
 
 def pids(wd: Path, *names: str) -> dict[str, int]:
-    """As the processes have written them."""
+    """The pids of these processes, as they have written them."""
     paths = {name: wd / f"{name}.pid" for name in names}
     for name, path in paths.items():
         wait_for(partial(_is_written, path), what=f"the pid of {name}")
@@ -47,7 +47,7 @@ def alive(found: dict[str, int]) -> list[str]:
     return [name for name, pid in found.items() if is_alive(pid)]
 
 
-def test_cancel_ends_the_whole_tree(tmp_path: Path):
+def test_cancel_ends_the_whole_process_tree(tmp_path: Path):
     async def walk(service: Conversation) -> None:
         await service.data("submit", jobs=[family(), job("next", "true", numCores=4)])
         await service.until("family", "EXECUTING")
@@ -68,7 +68,7 @@ def test_processes_that_a_job_leaves_behind_are_killed(tmp_path: Path):
     assert alive(pids(tmp_path / "family", *RELATIVES)) == []
 
 
-def test_finish_ends_the_whole_tree_and_what_ignores_sigterm(tmp_path: Path):
+def test_finish_ends_the_whole_process_tree_and_processes_that_ignore_sigterm(tmp_path: Path):
     async def walk(service: Conversation) -> None:
         await service.data("submit", jobs=[family("--stubborn", "--bare"), family(name="other", iteration=1)])
         await service.until("other:0", "EXECUTING")
@@ -100,7 +100,7 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
     found = pids(tmp_path / "family", *RELATIVES)
     report, log = tmp_path / "jobs.report", tmp_path / "service.log"
     wait_for(lambda: '"done"' in report.read_text(), what="the end of the first job")
-    wait_for(lambda: "request 2 answered" in log.read_text(), what="all jobs to be there")
+    wait_for(lambda: "request 2 answered" in log.read_text(), what="all jobs to be submitted")
     manager.send_signal(number)
     out, err = manager.communicate(timeout=60)
     assert manager.returncode == 128 + number, err
@@ -124,7 +124,7 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
     )
 
 
-def test_a_second_sigint_kills_at_once_what_ignores_sigterm_and_its_job_is_queued_again(tmp_path: Path):
+def test_a_second_signal_kills_processes_that_ignore_sigterm_at_once_and_requeues_their_job(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [family("--stubborn"), job("waiting", "true", numCores=4)])
     line = [sys.executable, "-c", PATIENT, "run", str(requests), "--wd", str(tmp_path), "--nodes", "4"]
     manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -149,7 +149,7 @@ def test_a_request_file_without_finishAfterAllTasksDone_cuts_its_jobs_off_and_wa
     assert done.returncode == 4
     *_, cut_off, left = done.stderr.splitlines()
     assert cut_off.startswith("2 jobs were cut off: the request file has no finishAfterAllTasksDone.")
-    # `a` was running and is CANCELED, or the end came before its start: then it waits, too.
+    # `a` was running and is CANCELED, or had not started and is still waiting.
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     why = "because the request file has no finishAfterAllTasksDone"
     assert left.endswith(f" left, {why}. Go on with: qcg-pm run --resume {run_dir}")

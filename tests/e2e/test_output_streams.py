@@ -164,16 +164,16 @@ def test_the_output_of_jobs_is_complete_after_the_manager_was_killed(tmp_path: P
 
 
 def test_output_before_and_after_the_death_of_the_agent_is_stored(tmp_path: Path):
-    script = "echo began; touch began; until [ -e release ]; do sleep 0.05; done; echo without an agent; touch told"
+    script = "echo began; touch began; until [ -e release ]; do sleep 0.05; done; echo without an agent; touch message"
     job = streaming("a", f"{script}; sleep 1000")
     crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", [job]), "--nodes", "1")
     crashing.start()
     wait_for((tmp_path / "began").exists, what="the job")
     writer = writer_of(crashing)
-    crashing.kill_manager()  # nobody starts another agent, which would end the job
+    crashing.kill_manager()  # otherwise another agent would be started, and would end the job
     crashing.kill_agent()
     (tmp_path / "release").touch()
-    wait_for((tmp_path / "told").exists, what="the job that outlives its agent")
+    wait_for((tmp_path / "message").exists, what="the job that outlives its agent")
     wait_for(lambda: stored(tmp_path, "a") == b"began\nwithout an agent\n", what="its output")
     assert crashing.finish().returncode != 0
     wait_for(lambda: not is_alive(writer), what="the end of the writer")
@@ -195,7 +195,7 @@ def test_lost_jobs_that_run_again_write_to_another_file(tmp_path: Path):
     assert len([*(crashing.run_dir / "streams").glob("*.stream")]) == 2
 
 
-def test_a_run_goes_on_with_another_writer_when_one_is_killed(tmp_path: Path):
+def test_a_run_continues_with_another_writer_when_one_is_killed(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [streaming("sim", PATIENT, iteration=4)])
     crashing = Crashing(tmp_path, requests, "--nodes", "2")
     crashing.start()
@@ -203,7 +203,7 @@ def test_a_run_goes_on_with_another_writer_when_one_is_killed(tmp_path: Path):
     os.kill(writer_of(crashing), signal.SIGKILL)
     (tmp_path / "release").touch()
     assert crashing.wait() == 0
-    # What the first writer had stored, and the rest from the second one.
+    # The output stored by the first writer, and the remaining output by the second one.
     assert [stored(tmp_path, f"sim.{index}")[-8:] for index in range(4)] == [
         b"ended %d\n" % index for index in range(4)
     ]
@@ -211,5 +211,5 @@ def test_a_run_goes_on_with_another_writer_when_one_is_killed(tmp_path: Path):
 
 def test_a_file_and_a_stream_for_the_same_output_are_refused(tmp_path: Path):
     path = write_requests(tmp_path / "r.json", [streaming("a", "true", stdout="o")])
-    told = run("qcg-pm", "validate", path).stderr
-    assert 'execution.output: "stream" collects stdout and stderr, and excludes a file for "stdout"' in told
+    message = run("qcg-pm", "validate", path).stderr
+    assert 'execution.output: "stream" collects stdout and stderr, and excludes a file for "stdout"' in message

@@ -49,7 +49,7 @@ def crashed_run(wd: Path) -> Path:
 
 
 @pytest.mark.parametrize("left", ["nothing", "half a line", "all but the last byte", "zeros"])
-def test_a_resumed_run_writes_what_its_report_lost(tmp_path: Path, left: str):
+def test_a_resumed_run_restores_lost_entries_of_its_report(tmp_path: Path, left: str):
     """As after a crash of the machine: the registry was synced, the report was not."""
     report = crashed_run(tmp_path)
     content = report.read_bytes()
@@ -73,7 +73,7 @@ def test_a_resumed_run_writes_what_its_report_lost(tmp_path: Path, left: str):
 
 
 def validate(tmp_path: Path, described: dict[str, Any]) -> tuple[subprocess.CompletedProcess[str], float]:
-    """The command, and the seconds of CPU that it took."""
+    """The finished command, and the seconds of processor time that it used."""
     path = write_requests(tmp_path / "r.json", [described])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run("qcg-pm", "validate", path, "--nodes", "1")
@@ -189,7 +189,7 @@ def test_a_future_is_running_until_its_job_is_done(run_dir: Path):
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "log_file"])
-def test_the_log_of_a_program_is_written_where_it_says(tmp_path: Path, named: bool):
+def test_the_log_of_a_program_is_written_to_the_configured_file(tmp_path: Path, named: bool):
     log = tmp_path / ("mine.log" if named else ".qcgpjm-client/api.log")
     configuration = {"wdir": str(tmp_path), **({"log_file": str(log)} if named else {})}
     with LocalManager(["--wd", str(tmp_path), "--nodes", "1"], configuration) as manager:

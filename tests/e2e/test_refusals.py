@@ -17,14 +17,14 @@ from tests.support.pilot import WAIT, job, run, run_requests, start, write_reque
 from tests.support.waiting import wait_for
 
 MANY = 200_000_000
-"""Bytes of a request file that somebody made by mistake."""
+"""The size in bytes of a request file that a user made by mistake."""
 
 
 COMMANDS = {"qcg-pm": main, "qcg-pm-service": command}
 
 
 def refused(name: str, *arguments: str | Path) -> str:
-    """What a command says, run in this process; it must not have begun."""
+    """The output of a command that runs in this process; it must not have created a run."""
     done = CliRunner().invoke(COMMANDS[name], [str(argument) for argument in arguments])
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code == 2, done.output
@@ -92,7 +92,7 @@ def test_one_description_of_two_hundred_megabytes_fails_alone(tmp_path: Path):
     big = json.dumps({"name": "big", "execution": {"script": "true " + "x" * MANY}})
     good = json.dumps(job("good", "true"))
     file.write_text(f'[{{"request": "submit", "jobs": [{good}, {big}]}}]')
-    # So much is read, parsed and stored: a machine with other work to do may need more than a minute for it.
+    # The description is read, parsed and stored: a busy machine may need more than a minute for that.
     done = run("qcg-pm", "run", file, "--wd", tmp_path, "--nodes", "2", "--report-format", "none", timeout=240)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr

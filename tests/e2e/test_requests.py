@@ -196,7 +196,7 @@ def test_status_is_an_overview_of_the_whole_system(tmp_path: Path):
     talk(tmp_path, walk)
 
 
-def test_a_bad_request_is_answered_with_a_sentence_and_the_service_goes_on(tmp_path: Path):
+def test_a_bad_request_is_answered_with_one_sentence_and_the_service_continues(tmp_path: Path):
     async def walk(service: Conversation) -> None:
         for raw, said in [
             (b"", "not"),
@@ -230,7 +230,7 @@ def test_a_bad_request_is_answered_with_a_sentence_and_the_service_goes_on(tmp_p
 
 
 def test_a_file_of_requests_is_answered_in_the_log(tmp_path: Path):
-    # Nobody knows how far a job is when the next request is run, so this one stays until all are answered.
+    # The progress of jobs at the time of the next request is unknown, so this job runs until all requests are answered.
     until_answered = "until grep -q 'request 7 answered' service.log; do sleep 0.02; done"
     requests = [
         [job("first", script=until_answered), job("a", "true", after=["first"])],
@@ -270,7 +270,7 @@ def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_
         assert states == {"sleeps": "CANCELED", "next": "CANCELED"}
     else:
         assert done.returncode == 4
-        # The first job was cancelled, or had not started yet.
+        # The first job was cancelled while it ran, or had not started yet.
         assert states in ({"sleeps": "CANCELED"}, {})
         left = " left, and 1 request of the file, because the manager was told to finish."
         assert f"{left} Go on with: qcg-pm run --resume " in done.stderr

@@ -1,4 +1,4 @@
-"""Jobs that have not succeeded run again: in a live run, and in one that has ended."""
+"""Jobs that ended without success are rerun, in a live run and in an ended run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def marks(wd: Path) -> list[str]:
     return sorted((wd / "marks").read_text().split())
 
 
-def test_an_ended_run_is_resumed_with_what_has_failed(tmp_path: Path):
+def test_an_ended_run_is_resumed_with_its_failed_jobs(tmp_path: Path):
     file = write_requests(tmp_path / "r.json", CHAIN)
     assert run("qcg-pm", "run", file, "--nodes", "2", "--wd", tmp_path).returncode == 1
     resumed = ("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
@@ -49,7 +49,7 @@ def test_an_ended_run_is_resumed_with_what_has_failed(tmp_path: Path):
     assert "To run jobs again that have not succeeded, give --rerun failed" in plain.stderr
 
 
-def test_an_ended_run_is_resumed_with_new_descriptions_of_what_has_failed(tmp_path: Path):
+def test_an_ended_run_is_resumed_with_new_descriptions_of_its_failed_jobs(tmp_path: Path):
     write_requests(tmp_path / "r.json", CHAIN)
     assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path).returncode == 1
     corrected = write_requests(tmp_path / "new.json", [CHAIN[0], marking("a"), *CHAIN[2:5], marking("i", iteration=3)])
@@ -133,7 +133,7 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
 
 
 def test_jobs_run_again_in_the_middle_of_a_run(tmp_path: Path):
-    """What has failed runs again while other jobs run and wait."""
+    """Failed jobs are rerun while other jobs run and wait."""
     with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
         jobs = Jobs()
         for description in (*CHAIN, waiting("busy"), marking("later", after="busy")):
@@ -154,7 +154,7 @@ def test_jobs_run_again_in_the_middle_of_a_run(tmp_path: Path):
 
 
 def test_jobs_run_again_after_the_manager_was_killed(tmp_path: Path):
-    """The manager that resumes the run starts what had failed before the crash, and what was left."""
+    """The manager that resumes the run starts jobs that had failed before the crash, and unfinished jobs."""
     jobs = [*CHAIN, waiting("busy"), marking("later", after="busy")]
     crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", jobs), "--nodes", "2")
     crashing.start()

@@ -27,10 +27,10 @@ def begin(tmp_path: Path, *requests: Any, options: tuple[str, ...] = NODES) -> C
 
 
 def answered(crashing: Crashing, number: int) -> None:
-    """Wait until so many requests have been answered; a manager that is killed may not have said so of one."""
+    """Wait until this number of requests have been answered; a killed manager may not have logged one of them."""
 
     def is_answered() -> bool:
-        return any(int(told) >= number for told in re.findall(r"request (\d+) answered", crashing.log_so_far()))
+        return any(int(request) >= number for request in re.findall(r"request (\d+) answered", crashing.log_so_far()))
 
     wait_for(is_answered, what=f"the answer to request {number}")
 
@@ -60,7 +60,7 @@ def test_results_outlive_manager_and_agent_and_are_known_an_hour_later(tmp_path:
 
 
 def test_ended_iterations_out_of_order_are_restored_by_their_index(tmp_path: Path):
-    """Done are 1 to 5, and 0 still runs when the manager dies."""
+    """Iterations 1 to 5 have ended, and 0 still runs when the manager dies."""
     then = "if [ ${it} = 0 ]; then echo $$ > zero.pid; until [ -e release ]; do sleep 0.05; done; fi"
     crashing = begin(tmp_path, [marking("many", then, iteration=6), marking("each", iteration=6, after=["many:${it}"])])
     crashing.wait_for_marks(11)
@@ -79,7 +79,7 @@ def test_ended_iterations_out_of_order_are_restored_by_their_index(tmp_path: Pat
 
 
 def test_a_cancel_that_was_acknowledged_survives_a_crash(tmp_path: Path):
-    """Neither of a job that runs on, because it does not listen, nor of one that waits."""
+    """The cancellation of a job that ignores SIGTERM and runs on, and of a job that waits."""
     deaf = marking("deaf", "trap '' TERM; echo $$ > deaf.pid; while :; do sleep 0.1; done")
     jobs = [deaf, marking("waits", after=["deaf"]), marking("some", "sleep 100", iteration=3, numCores=4)]
     wait_for_start = marking("first", "until [ -e deaf.pid ]; do sleep 0.02; done")
@@ -114,7 +114,7 @@ def test_requests_of_the_file_are_run_once_and_the_rest_of_them_by_the_next_mana
         crashing.kill_manager()
     assert crashing.finish("qcg-pm-service").returncode == 1, "a request was refused, in another life"
     assert [line.split("-")[1] for line in sorted(crashing.marks())] == sorted(str(n) for n in range(60))
-    # The first request was refused before it counted as a submission that arrived, or after: all others follow on.
+    # The first request was refused before or after it counted as a submission: all others follow.
     counts = sorted(int(mark.split("-")[2]) for mark in crashing.marks())
     assert counts == list(range(counts[0], counts[0] + 60)), "counted on"
     path.unlink()
@@ -197,7 +197,7 @@ def test_a_torn_report_is_repaired(tmp_path: Path):
 
 
 def test_wall_times_end_jobs_without_a_manager_and_after_it_is_back(tmp_path: Path):
-    # The short one leaves no mark: its time may be over before it is at work.
+    # The short job leaves no mark: its wall time may be over before it starts to work.
     jobs = [job("short", "sleep", "100", wt="1s")]
     jobs += [marking("long", "echo $$ > long.pid; sleep 100", wt="8s"), waiting("other", wt="1h")]
     crashing = begin(tmp_path, jobs)
@@ -222,7 +222,7 @@ def test_wall_times_end_jobs_without_a_manager_and_after_it_is_back(tmp_path: Pa
 
 
 def _ended_by_wall_times(crashing: Crashing) -> list[int]:
-    """The pids of jobs, as the ledger has them."""
+    """The pids of the jobs that the ledger reports as ended by their wall times."""
     ledger = (crashing.run_dir / "agent-local.ledger").read_text()
     return [int(pid) for pid in re.findall(r'^\["e",.*"timeout","[^"]*",(\d+),', ledger, re.MULTILINE)]
 
@@ -253,7 +253,7 @@ def test_a_run_that_never_started_cannot_be_resumed(tmp_path: Path):
 
 @pytest.mark.timeout(180)
 def test_a_stopped_manager_finds_its_agent_again(tmp_path: Path):
-    """Longer than the agent waits for a sign of life."""
+    """The manager is stopped for longer than the agent waits for a heartbeat."""
     crashing = begin(tmp_path, [waiting("long"), marking("many", "sleep 0.1", iteration=40)], options=("--nodes", "2"))
     crashing.wait_for_marks(5)
     manager = crashing.manager
@@ -285,7 +285,7 @@ def test_jobs_on_removed_nodes_are_lost_and_ended(tmp_path: Path):
 
 
 def test_jobs_that_ended_on_removed_cores_keep_their_results(tmp_path: Path):
-    """Two have ended while no manager was there, one still runs on a core that stays."""
+    """Two jobs have ended while no manager ran, and one still runs on a core that stays."""
     then = "touch up.${it}; until [ -e release.${it} ]; do sleep 0.05; done; exit $((${it} == 1))"
     crashing = begin(tmp_path, [marking("many", then, iteration=4)], options=("--nodes", "3"))
     wait_for(lambda: all((tmp_path / f"up.{index}").exists() for index in range(3)), what="three starts")
@@ -295,7 +295,7 @@ def test_jobs_that_ended_on_removed_cores_keep_their_results(tmp_path: Path):
     ledger = crashing.run_dir / "agent-local.ledger"
     wait_for(lambda: ledger.read_text().count('["e",') == 2, what="two ends")
     again = start("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "1", "--on-lost", "rerun", cwd=tmp_path)
-    wait_for(lambda: {"many:1", "many:2"} <= crashing.entries_so_far().keys(), what="what the agent tells")
+    wait_for(lambda: {"many:1", "many:2"} <= crashing.entries_so_far().keys(), what="the report of the agent")
     (tmp_path / "release.0").touch()
     again.communicate(timeout=60)
     assert again.returncode == 1
@@ -313,12 +313,12 @@ def test_jobs_on_removed_cores_are_ended_before_they_run_again(tmp_path: Path):
     then = "echo $$ >> pids.${it}; until [ -e release ]; do sleep 0.05; done"
     crashing = begin(tmp_path, [marking("many", then, iteration=2)], options=("--nodes", "2", "--on-lost", "rerun"))
     pids = tmp_path / "pids.1"
-    # The file is there a moment before the number.
+    # The file exists a moment before its content.
     wait_for(lambda: len(crashing.marks()) == 2 and pids.exists() and pids.read_text(), what="two starts")
     pid = int(pids.read_text())
     crashing.kill_manager()
     again = start("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "1", cwd=tmp_path)
-    wait_for(lambda: not is_alive(pid), what="the end of what ran on the core that is gone")
+    wait_for(lambda: not is_alive(pid), what="the end of the job on the removed core")
     crashing.release()
     _, said = again.communicate(timeout=60)
     assert again.returncode == 0, said
@@ -327,12 +327,12 @@ def test_jobs_on_removed_cores_are_ended_before_they_run_again(tmp_path: Path):
     crashing.check_nothing_left()
 
 
-def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path: Path):
+def test_prefilled_short_jobs_run_once_when_cores_are_fewer(tmp_path: Path):
     names = {f"many:{index}" for index in range(1200)}
     crashing = begin(tmp_path, [marking("many", iteration=1200)], options=("--nodes", "4"))
     crashing.wait_for_marks(150)
     crashing.kill_manager()
-    wait_for(lambda: _is_still(crashing), what="the agent to have done what it was given")
+    wait_for(lambda: _is_still(crashing), what="the agent to finish its jobs")
     done = crashing.finish("qcg-pm", "--nodes", "2", "--on-lost", "rerun")
     assert done.returncode == 0, done.stderr
     assert "found running" not in crashing.log()
@@ -341,7 +341,7 @@ def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path:
 
 
 def _is_still(crashing: Crashing) -> bool:
-    """Whether the agent has no job, and has had none for a while."""
+    """Whether the agent has had no job for a while."""
     written = (crashing.run_dir / "agent-local.ledger").stat().st_mtime
     return not children(crashing.agent_pid()) and time.time() - written > 2.0
 

@@ -12,7 +12,7 @@ from tests.support.pilot import job, run, write_requests
 from tests.support.waiting import wait_for
 
 THIRD_TIME = "echo $0 >> tries; echo attempt $0 >&2; [ $0 = 3 ]"
-"""A script with the number of its attempt as $0, which succeeds at the third one."""
+"""A script with the number of its attempt as $0. The third attempt succeeds."""
 
 
 def retried(name: str, script: str, retry: Any, **more: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Random workloads with retries, while managers and agents are killed at random moments.
 
-Every attempt appends a line when it begins and another one before it ends, each with one write. The lines tell whether
+Every attempt appends a line when it begins and another one before it ends, each with one write. The lines show whether
 two attempts of one job ever ran at a time, and whether the numbers of attempts have gaps.
 """
 
@@ -82,7 +82,7 @@ def one_job(dice: random.Random, name: str, failures: int, *, iterated: bool, **
 
 
 class Attempts:
-    """What the attempts of all jobs have written."""
+    """The lines that the attempts of all jobs have written."""
 
     def __init__(self, lines: list[str]) -> None:
         self.begun: dict[str, list[int]] = defaultdict(list)
@@ -105,7 +105,7 @@ class Attempts:
 
 
 def check_numbers(name: str, begun: list[int], entry: dict[str, Any]) -> None:
-    """The report numbers attempts without gaps, and all of them have begun, except for some that were lost."""
+    """The report numbers attempts without gaps, and all of them have started, except for some that were lost."""
     past = entry.get("attempts", [])
     assert [one["attempt"] for one in past] == list(range(1, len(past) + 1)), name
     assert begun == sorted(set(begun)), f"{name}: {begun}"
@@ -145,6 +145,6 @@ def test_attempts_run_once_and_one_at_a_time_when_managers_and_agents_are_killed
 
 
 def all_begun(crashing: Crashing, workload: Workload) -> bool:
-    """Whether there may be no further attempt that could be waited for."""
+    """Whether no further attempt can start."""
     reported = crashing.entries_so_far()
     return len(reported) >= len(workload.expected) - 5

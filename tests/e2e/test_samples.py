@@ -54,7 +54,7 @@ def _time(entry: dict, state: str) -> datetime:
 
 
 def test_the_samples_are_those_of_the_documents():
-    """By the digests of what the documents show, so that any change of a sample is noticed."""
+    """The digests of the texts in the documents reveal any change of a sample."""
     bac16 = json.loads((SAMPLES / "bac16.json").read_text())
     submit, wait = json.loads((SAMPLES / "msleep2.json").read_text())
     assert _digest(bac16) == "75574595a61ef50224b513537fbe2a07822637879667123543d76baef041a295"

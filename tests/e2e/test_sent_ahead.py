@@ -1,4 +1,4 @@
-"""Short jobs are sent to their host before there are cores for them."""
+"""Prefill: short jobs are sent to their host before cores are free for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COUNT = 150
 
 
 def test_a_long_job_does_not_delay_other_jobs(tmp_path: Path):
-    """The long one ends when all others have run: those that were sent to wait behind it have to be called back."""
+    """The long job ends when all others have run: jobs that were prefilled behind it must be retracted."""
     (tmp_path / "done").mkdir()
     jobs = [job(f"short-{number}", "touch", f"done/{number}") for number in range(COUNT)]
     jobs.insert(COUNT // 2, job("long", script=f"until [ $(ls done | wc -l) = {COUNT} ]; do sleep 0.1; done"))

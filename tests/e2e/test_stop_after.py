@@ -1,4 +1,4 @@
-"""`--stop-after`: a run with failures stops by itself, and goes on when it is resumed."""
+"""`--stop-after`: a run with failures stops by itself, and continues when it is resumed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_first_failure_ends_the_run_once_running_jobs_have_ended(tmp_path: P
     assert not flag(tmp_path)
 
 
-def test_short_jobs_that_were_sent_ahead_are_taken_back_and_none_is_lost(tmp_path: Path):
+def test_prefilled_short_jobs_are_retracted_and_none_is_lost(tmp_path: Path):
     script = "echo >> ran-${it}; [ ${it} != 300 ]"
     sweep = job("it", script=script, iteration=4000)
     requests = write_requests(tmp_path / "r.json", [sweep])

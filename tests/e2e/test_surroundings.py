@@ -45,7 +45,7 @@ def test_two_spellings_of_a_path_are_one_file(tmp_path: Path):
 
 
 def write_and_run(wd: Path, job_of: dict, **changes: str) -> str:
-    """What a job wrote to `path` under a manager with these variables."""
+    """The content of `path`, which a job wrote under a manager with these variables."""
     (wd / "requests.json").write_text(json.dumps([{"request": "submit", "jobs": [job_of]}]))
     done = run("qcg-pm", "run", wd / "requests.json", "--wd", wd, env=environment(**changes))
     assert done.returncode == 0, done.stdout

@@ -181,7 +181,7 @@ def fails_twice(directory: Path) -> None:
     assert run_requests(directory, [sweep]).done.returncode == 1
 
 
-def test_only_what_failed_runs_again_with_corrected_rows(tmp_path: Path):
+def test_only_failed_iterations_run_again_with_corrected_rows(tmp_path: Path):
     fails_twice(tmp_path)
     (tmp_path / "params.csv").write_text("T\n250\n300\n350\n400\n")
     resumed = ("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json")

@@ -51,7 +51,7 @@ def test_a_job_that_cannot_start_fails_with_its_reason_and_the_others_run(tmp_pa
 def test_a_full_disk_stops_new_jobs_until_there_is_space_and_nothing_is_lost(
     tmp_path: Path, mount: Callable[..., Path]
 ):
-    # With room for a commit after each job, should the machine be as slow as that.
+    # With space for a commit after each job, in case the machine is that slow.
     disk = mount("disk", "size=20m")
     requests = write_requests(
         tmp_path / "r.json",
@@ -76,7 +76,7 @@ def test_a_full_disk_stops_new_jobs_until_there_is_space_and_nothing_is_lost(
 def test_a_submission_on_a_full_disk_is_refused_and_leaves_no_job(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     jobs = [job("a", "true"), job("it", "true", iteration=20, after=["a"])]
-    # Larger than what the journal's last page may have left.
+    # Larger than the free space in the last page of the journal.
     jobs[0]["attributes"] = {"filling": "x" * 20_000}
 
     async def walk(service: Conversation) -> None:

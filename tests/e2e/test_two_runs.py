@@ -48,19 +48,19 @@ def bound_to(cores: set[int]) -> Iterator[None]:
 
 def test_a_single_run_binds_jobs_to_cores_without_a_notice(tmp_path: Path):
     for _ in range(2):  # the first run has released its cores
-        cores, told = affinity_of_a_job(tmp_path / "mine")
+        cores, notices = affinity_of_a_job(tmp_path / "mine")
         assert cores == CORES[:1]
-        assert "cores of this host" not in told
+        assert "cores of this host" not in notices
 
 
 def test_a_run_without_free_cores_shares_them_unbound_and_prints_a_notice(tmp_path: Path, other: Served):
-    cores, told = affinity_of_a_job(tmp_path / "mine")
+    cores, notices = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES
     notice = (
         f"All {len(CORES)} cores of this host are in use by {other.run_dir} (manager {other.process.pid}): this run"
         " shares them, and its jobs are not bound to cores."
     )
-    assert notice in " ".join(told.split())
+    assert notice in " ".join(notices.split())
     assert notice in (tmp_path / "mine" / "service.log").read_text()
 
 
@@ -69,14 +69,14 @@ def test_a_run_gets_the_cores_that_are_left(tmp_path: Path):
     with bound_to(first):
         other = Served(tmp_path / "other")
     try:
-        cores, told = affinity_of_a_job(tmp_path / "mine")
+        cores, notices = affinity_of_a_job(tmp_path / "mine")
         all_cores = job("big", "true", resources={"numCores": {"exact": len(CORES)}})
         path = write_requests(tmp_path / "big.json", [all_cores])
         too_big = run("qcg-pm", "run", path, "--wd", tmp_path / "mine")
     finally:
         other.end()
     assert cores == CORES[1:2]
-    assert f"This run uses {len(CORES) - 1} of the {len(CORES)} cores of this host: the others are in use by" in told
+    assert f"This run uses {len(CORES) - 1} of the {len(CORES)} cores of this host: the others are in use by" in notices
     assert too_big.returncode == 1
     exist = "1 exists" if len(CORES) == 2 else f"{len(CORES) - 1} exist"
     why = f"{len(CORES)} cores requested, but only {exist}; other runs of this user have claimed 1 core"
@@ -84,9 +84,11 @@ def test_a_run_gets_the_cores_that_are_left(tmp_path: Path):
 
 
 def test_with_share_cores_jobs_are_bound_to_the_cores_of_another_run(tmp_path: Path, other: Served):
-    cores, told = affinity_of_a_job(tmp_path / "mine", "--share-cores")
+    cores, notices = affinity_of_a_job(tmp_path / "mine", "--share-cores")
     assert cores == CORES[:1]
-    assert f"{len(CORES)} of {len(CORES)} cores of this host are shared with {other.run_dir}" in " ".join(told.split())
+    assert f"{len(CORES)} of {len(CORES)} cores of this host are shared with {other.run_dir}" in " ".join(
+        notices.split()
+    )
 
 
 def test_with_no_bind_jobs_are_not_bound_and_no_core_is_claimed(tmp_path: Path):
@@ -94,16 +96,16 @@ def test_with_no_bind_jobs_are_not_bound_and_no_core_is_claimed(tmp_path: Path):
         other.submit(job("a", *AFFINITY, stdout="cores"))
         other.wait("a", "SUCCEED")
         assert list(map(int, (tmp_path / "other" / "cores").read_text().split())) == CORES
-        cores, told = affinity_of_a_job(tmp_path / "mine")
+        cores, notices = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES[:1]
-    assert "cores of this host" not in told
+    assert "cores of this host" not in notices
 
 
 def test_virtual_nodes_claim_nothing(tmp_path: Path):
     with served(tmp_path / "other", "--nodes", "4"):
-        cores, told = affinity_of_a_job(tmp_path / "mine")
+        cores, notices = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES[:1]
-    assert "cores of this host" not in told
+    assert "cores of this host" not in notices
 
 
 def test_the_cores_of_a_killed_manager_stay_claimed_while_its_agent_lives(tmp_path: Path, other: Served):
@@ -112,9 +114,9 @@ def test_the_cores_of_a_killed_manager_stay_claimed_while_its_agent_lives(tmp_pa
     other.kill()
     agent = read_agent_pid(other.run_dir, "local")
     assert agent is not None
-    cores, told = affinity_of_a_job(tmp_path / "mine")
+    cores, notices = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES
-    assert f"in use by {other.run_dir} (agent {agent.pid})" in " ".join(told.split())
+    assert f"in use by {other.run_dir} (agent {agent.pid})" in " ".join(notices.split())
     other.resume()
     assert other.data("resourcesInfo")["total_cores"] == len(CORES)
     assert "cores of this host" not in other.log()
@@ -125,16 +127,16 @@ def test_the_cores_of_a_killed_manager_stay_claimed_while_its_agent_lives(tmp_pa
 
 def test_the_manager_of_a_client_program_claims_cores(tmp_path: Path):
     with LocalManager(["--wd", str(tmp_path / "program")]) as manager:
-        cores, told = affinity_of_a_job(tmp_path / "mine")
-        assert manager.qcgpm_conf["run_dir"] in told
+        cores, notices = affinity_of_a_job(tmp_path / "mine")
+        assert manager.qcgpm_conf["run_dir"] in notices
     assert cores == CORES
 
 
 def test_a_run_warns_about_an_unusable_claims_directory_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("QCG_PM_CLAIMS", str(tmp_path / "missing" / "claims"))
-    cores, told = affinity_of_a_job(tmp_path / "mine")
+    cores, notices = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES[:1]
-    assert "The cores of this host cannot be claimed" in told
+    assert "The cores of this host cannot be claimed" in notices
 
 
 def test_a_second_run_in_the_same_directory_warns_about_shared_files(tmp_path: Path):
@@ -147,6 +149,6 @@ def test_a_second_run_in_the_same_directory_warns_about_shared_files(tmp_path: P
 
 
 def test_runs_in_separate_directories_print_no_notice(tmp_path: Path, other: Served):
-    _, told = affinity_of_a_job(tmp_path / "mine")
-    assert "Another run" not in told
+    _, notices = affinity_of_a_job(tmp_path / "mine")
+    assert "Another run" not in notices
     assert json.loads((other.run_dir / "contact.json").read_text())["pid"] == other.process.pid

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.pilot import COMMANDS, Run, job, write_requests
 
-# Sets the host name of a new UTS namespace, and becomes the command.
+# Sets the host name of a new UTS namespace, and executes the command.
 SET_HOST_NAME = """
 import ctypes, os, sys
 name = b"h\\xffst"
@@ -32,7 +32,7 @@ def call(line: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def unshared(option: str) -> list[str]:
-    """A command line that gives what follows a namespace of its own."""
+    """A command line that runs the following command in a namespace of its own."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", option, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
     return ["unshare", option]
@@ -56,7 +56,7 @@ def test_a_low_limit_of_open_files_is_refused_with_a_message(tmp_path: Path, req
 
 
 def test_a_low_limit_of_open_files_that_could_be_raised_is_refused_too(tmp_path: Path, requests: Path):
-    """Agents and jobs would have it."""
+    """Agents and jobs would inherit the limit."""
     line = ["sh", "-c", 'ulimit -S -n 24; exec "$@"', "sh", *qcg_pm("run", requests, "--nodes", 2)]
     check_refused(call(line, tmp_path), tmp_path, "`ulimit -n 1024`")
 
@@ -68,7 +68,7 @@ def test_a_run_works_with_64_open_files(tmp_path: Path, requests: Path):
 
 @pytest.mark.parametrize("limit", [12, 16])
 def test_clients_with_few_open_files_get_an_error(tmp_path: Path, limit: int):
-    """Whatever the manager is like: it would be taken for one that does not answer."""
+    """Otherwise the client would report that the manager does not answer."""
     done = call(
         ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *qcg_pm("status", "-a", "tcp://127.0.0.1:9")], tmp_path
     )

@@ -1,4 +1,4 @@
-"""What jobs used, in the places where users look for it."""
+"""The usage of jobs in reports, `info` and tables."""
 
 from __future__ import annotations
 

@@ -81,14 +81,14 @@ def test_why_of_an_iterated_job_shows_counts_and_the_reason_of_its_first_waiting
         )
         for name in ("many:5", "many:6"):
             await service.until(name, "EXECUTING")
-        told = await why(service, "many")
-        assert told["iterations"] == {"QUEUED": 3, "EXECUTING": 2}
-        assert told["reason"] == "resources"
-        assert told["sentence"] == (
+        reason = await why(service, "many")
+        assert reason["iterations"] == {"QUEUED": 3, "EXECUTING": 2}
+        assert reason["reason"] == "resources"
+        assert reason["sentence"] == (
             "its iterations are 3 QUEUED, 2 EXECUTING; the first that is QUEUED, many:7: it needs 2 cores,"
             " and 0 of 4 are free"
         )
-        assert told["first"]["jobName"] == "many:7"
+        assert reason["first"]["jobName"] == "many:7"
         assert (await why(service, "many:6"))["stdout"] == str(tmp_path / "6.out")
         info = await service.info("many", params={"withChilds": True})
         assert [child["runtime"].get("stdout") for child in info["childs"]] == [
@@ -108,11 +108,11 @@ def test_why_of_a_failed_iterated_job_shows_its_first_failed_iteration(tmp_path:
         script = "echo no luck with ${it} >&2; exit ${it}"
         await service.data("submit", jobs=[job("many", script=script, iteration=3, stderr="${it}.err")])
         await service.until("many", "FAILED")
-        told = await why(service, "many")
-        assert told["sentence"] == (
+        reason = await why(service, "many")
+        assert reason["sentence"] == (
             "its iterations are 1 SUCCEED, 2 FAILED; the first that is FAILED, many:1: it failed: exit code 1"
         )
-        assert told["first"]["lastLines"] == ["no luck with 1"]
+        assert reason["first"]["lastLines"] == ["no luck with 1"]
 
     talk(tmp_path, ask)
 
@@ -160,8 +160,8 @@ def test_other_clients_are_served_during_a_request_for_many_names(tmp_path: Path
             served.append(name)
             return answer
 
-        told, _ = await asyncio.gather(note("many", "why", jobNames=names), note("few", "why", jobNames=["gate"]))
+        reason, _ = await asyncio.gather(note("many", "why", jobNames=names), note("few", "why", jobNames=["gate"]))
         assert served == ["few", "many"]
-        assert {entry["data"]["reason"] for entry in told["jobs"].values()} == {"dependencies"}
+        assert {entry["data"]["reason"] for entry in reason["jobs"].values()} == {"dependencies"}
 
     talk(tmp_path, ask)

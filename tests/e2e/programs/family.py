@@ -19,7 +19,7 @@ def write_pid(name: str) -> None:
 
 
 def daemon() -> None:
-    """Forked twice, in a session of its own, its parent gone; with `--bare` its environment too."""
+    """Forked twice, in a session of its own, without a parent; with `--bare` without its environment too."""
     if os.fork():
         os.wait()
         return
@@ -30,7 +30,7 @@ def daemon() -> None:
 
 
 def stubborn() -> None:
-    """Ignores what can be ignored, and so does its child."""
+    """Ignores all signals that can be ignored, and so does its child."""
     if os.fork():
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):

@@ -90,7 +90,7 @@ class StoredRun:
         return subprocess.Popen(line, cwd=self._wd, stderr=subprocess.DEVNULL)
 
     def wait_until_blocked(self) -> None:
-        """Until the two blocked iterations run. The registry has the ends of the other jobs a moment later."""
+        """Wait until the two blocked iterations run. The registry has the ends of the other jobs a moment later."""
         wait_until(lambda: self._lines("started") == STARTED, "start of the blocked iterations")
         wait_until(lambda: self._lines("ended") == ENDED, "end of the other jobs")
         time.sleep(2.0)
