@@ -64,12 +64,12 @@ def wrong_client_key(context: zmq.Context, contact: WorkersContact) -> zmq.Socke
     )
 
 
-def hear(door: Endpoint, poller: zmq.Poller) -> list[object]:
-    heard: list[object] = []
-    while not heard:
+def receive_next(door: Endpoint, poller: zmq.Poller) -> list[object]:
+    received: list[object] = []
+    while not received:
         assert poller.poll(PATIENCE)
-        heard += door.receive()
-    return heard
+        received += door.receive()
+    return received
 
 
 @pytest.mark.parametrize("stranger", [plain, wrong_server_key, wrong_client_key])
@@ -81,10 +81,10 @@ def test_messages_of_an_unauthenticated_peer_are_ignored(
         for client in (refused, line):
             client.setsockopt(zmq.LINGER, 0)
             client.connect(contact.address)
-            with suppress(zmq.Again):  # one that was refused at once has nobody to send to any more
+            with suppress(zmq.Again):  # a peer that was refused at once has no connection to send to
                 client.send(HELLO, zmq.NOBLOCK)
-        assert hear(opened, poller) == [Hello("w1")]
-        # The stranger has knocked first, and may have knocked again.
+        assert receive_next(opened, poller) == [Hello("w1")]
+        # The unauthenticated peer has connected first, and may have connected again.
         poller.poll(300)
         assert opened.receive() == []
 
@@ -95,7 +95,7 @@ def test_invalid_messages_are_ignored(door: tuple[Endpoint, zmq.Poller, WorkersC
         line.connect(contact.address)
         line.send_multipart([b"what", b"is", b"this"])
         line.send(HELLO)
-        assert hear(opened, poller) == [Hello("w1")]
+        assert receive_next(opened, poller) == [Hello("w1")]
 
 
 def test_a_large_result_arrives_as_it_was_sent(door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context):
@@ -104,7 +104,7 @@ def test_a_large_result_arrives_as_it_was_sent(door: tuple[Endpoint, zmq.Poller,
     with worker_socket(context, contact, "w1") as line:
         line.connect(contact.address)
         line.send_multipart(answer_frames(b"7", Outcome(True, value, 1.5)))
-        assert hear(opened, poller) == [Answer("w1", 7, Outcome(True, value, 1.5))]
+        assert receive_next(opened, poller) == [Answer("w1", 7, Outcome(True, value, 1.5))]
 
 
 def test_connections_without_keys_are_limited(
@@ -126,4 +126,4 @@ def test_connections_without_keys_are_limited(
         wait_for(are_closed, what="all but four to be closed")
         line.connect(contact.address)
         line.send(HELLO)
-        assert hear(opened, poller) == [Hello("w1")]
+        assert receive_next(opened, poller) == [Hello("w1")]

@@ -43,7 +43,7 @@ def executor(run_dir: Path) -> Iterator[PilotExecutor]:
 
 
 def meet(place: Path, number: int) -> int:
-    """Until so many processes are here; the own pid."""
+    """Wait until this number of processes have started; the pid of this one."""
     (place / str(os.getpid())).touch()
     while len(list(place.iterdir())) < number:
         time.sleep(0.005)
@@ -57,7 +57,7 @@ def until_file(path: Path) -> str:
 
 
 class Unpicklable(Exception):
-    """Cannot be made again from what is pickled of it."""
+    """An object that can be pickled and not unpickled."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
@@ -101,7 +101,7 @@ def test_an_exception_is_returned_with_its_traceback(shared: PilotExecutor):
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
         (lambda: sys.exit(3), r"SystemExit\(3\)"),
         (lambda: exec("raise KeyboardInterrupt"), "KeyboardInterrupt"),
@@ -109,8 +109,8 @@ def test_an_exception_is_returned_with_its_traceback(shared: PilotExecutor):
         (lambda: (lambda error: exec("raise error", {"error": error}))(Unpicklable(1, 2)), "Unpicklable.*: 1 and 2"),
     ],
 )
-def test_results_that_cannot_be_pickled_raise_an_error(shared: PilotExecutor, function, told: str):
-    with pytest.raises(CallError, match=told):
+def test_results_that_cannot_be_pickled_raise_an_error(shared: PilotExecutor, function, message: str):
+    with pytest.raises(CallError, match=message):
         shared.submit(function).result(PATIENCE)
     assert shared.submit(int, "1").result(PATIENCE) == 1
 
@@ -365,10 +365,10 @@ def test_a_function_that_ends_its_worker_fails_alone(run_dir: Path):
         return number
 
     with PilotExecutor(1, server_args=["--nodes", "1"]) as executor:
-        list(executor.map(note, range(100, 105)))  # that it is short must be known
+        list(executor.map(note, range(100, 105)))  # the manager must know that it is short
         calls = [executor.submit(note, number) for number in range(100)]
         failed = [number for number, call in enumerate(calls) if call.exception(PATIENCE)]
-    # The answers before it may be lost with the worker; nothing is done twice, and nothing after it is lost.
+    # Results before it may be lost with the worker; no call runs twice, and no later call is lost.
     assert 50 in failed
     assert set(failed) <= set(range(47, 51))
     assert {path.read_text() for path in run_dir.glob("ran*")} == {"x"}
@@ -393,7 +393,7 @@ def test_an_object_that_is_not_callable_is_refused_at_once(shared: PilotExecutor
         shared.map(3.14, [1])  # type: ignore[arg-type]
 
 
-def test_a_number_first_is_the_limit_of_workers(run_dir: Path):
+def test_a_number_as_first_argument_is_the_limit_of_workers(run_dir: Path):
     with PilotExecutor(1, server_args=["--nodes", "2"]) as executor:
         assert len(set(executor.map(lambda _: os.getpid(), range(4)))) == 1
     with pytest.raises(WrongArgumentsError, match="once"):

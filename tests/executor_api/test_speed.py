@@ -19,7 +19,7 @@ CALLS = 1000
 INTERPRETERS = 20
 AT_LEAST = 20
 
-# What one call costs without workers: a job that reads the function and its argument, and writes the result.
+# The cost of one call without workers: a job that reads the function and its argument, and writes the result.
 ALONE = """
 import pickle, sys
 function, argument = pickle.load(open(sys.argv[1], "rb"))
@@ -36,7 +36,7 @@ def test_a_thousand_short_calls_are_twenty_times_faster_than_an_interpreter_each
         return -number
 
     Path("call").write_bytes(cloudpickle.dumps((short, 7)))
-    # A machine that stops for two seconds while workers make their calls, which takes one, has told nothing.
+    # A machine that stops for two seconds during the calls, which take one second, makes a measurement useless.
     assert any(_times_faster(short) >= AT_LEAST for _ in range(3))
     assert pickle.loads(Path("result0").read_bytes()) == -7
 

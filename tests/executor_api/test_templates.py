@@ -41,7 +41,7 @@ def sleeping(name: str = "'sleeper'") -> str:
 
 
 def waiting(name: str, gate: Path) -> str:
-    """Until this file is there."""
+    """Shell text that waits until this file exists."""
     script = f"until test -e {gate}; do sleep 0.01; done"
     return str({"name": name, "execution": {"exec": "sh", "args": ["-c", script]}})
 

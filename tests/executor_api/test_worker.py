@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 def test_a_worker_exits_when_another_program_answers_at_the_address_of_its_executor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """It has not said a word yet."""
+    """The other program has not sent anything yet."""
     keys = make_keys()
     connect = zmq.Socket.connect
     with ExitStack() as opened:

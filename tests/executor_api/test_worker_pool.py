@@ -13,7 +13,7 @@ IDLE = 60.0
 
 
 class Office:
-    """A pool, and a clock that is set by hand."""
+    """A pool, with a clock that the test sets."""
 
     def __init__(self, cores: int = 4, max_workers: int | None = None) -> None:
         self.pool = WorkerPool(cores, max_workers, IDLE)
@@ -26,15 +26,15 @@ class Office:
         return call
 
     def plan(self) -> list[tuple[str, str]]:
-        """What is decided, with the ids of workers; for calls, with their numbers too."""
-        told = []
+        """The actions of the pool, with the ids of workers; for calls, with their numbers too."""
+        actions = []
         for action in self.pool.plan(self.now):
             if isinstance(action, Send):
-                told.append((f"call {action.call.number}", action.worker.id))
+                actions.append((f"call {action.call.number}", action.worker.id))
             else:
-                told.append(("start" if isinstance(action, Start) else "leave", action.worker.id))
+                actions.append(("start" if isinstance(action, Start) else "leave", action.worker.id))
             assert isinstance(action, (Send, Start, Leave))
-        return told
+        return actions
 
     def join(self, *workers: str) -> None:
         for worker in workers:
@@ -138,7 +138,7 @@ def test_busy_workers_are_dismissed_for_a_kind_without_workers_after_a_while():
     office.now += CLAIM_AFTER
     assert sorted(office.plan()) == [("leave", "w1"), ("leave", "w2")]
     office.pool.lost("w1")
-    # The core that is free now is not for calls that came later.
+    # The free core is not for calls that came later.
     assert office.plan() == []
     office.pool.lost("w2")
     assert office.plan() == [("start", "w3")]
@@ -236,7 +236,7 @@ def test_calls_that_a_lost_worker_had_not_started_are_assigned_first():
 
 
 def test_without_a_started_call_all_calls_of_a_lost_worker_are_lost():
-    """Otherwise workers that die as soon as they are there would be started for ever."""
+    """Otherwise workers that die at their start would be started again and again."""
     office = Office(cores=1)
     call = office.add()
     office.plan()
