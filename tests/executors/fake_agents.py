@@ -1,4 +1,4 @@
-"""Agents without processes, for tests: what they are sent is noted, and the test sends for them."""
+"""Agents without processes, for tests: they record messages of the manager, and the test sends messages for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.wire.keys import Keys
 
 
 class NotingObserver(ExecutorObserver):
-    """Notes what an executor reports, a tuple each."""
+    """Records the calls of an executor, a tuple each."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -52,7 +52,7 @@ class NotingObserver(ExecutorObserver):
 
 
 class FakeSupervisor(AgentSupervisor):
-    """Starts nothing: agents are there when the test says so."""
+    """Starts nothing: agents connect when the test requests it."""
 
     def __init__(self, executor: AgentExecutor, observer: ExecutorObserver) -> None:
         self._observer = observer

@@ -1,4 +1,4 @@
-"""Agents of many nodes: when jobs may start, with commands that start nothing."""
+"""Agents of many nodes: when jobs may start, with stubs of the start commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = ["n1", "n2", "n3", "n4"]
 
 
 class Commands:
-    """Instead of `srun`."""
+    """Replaces `srun`."""
 
     def __init__(self, *command: str) -> None:
         self._command = list(command)
@@ -77,7 +77,7 @@ class Supervised(NotingObserver):
 
     @property
     def gathered(self) -> list[list[str]]:
-        """For each time that enough agents were there, the sentences about missing ones."""
+        """The sentences about missing agents, for each time that enough agents were connected."""
         return [list(notices) for notices in self.noted("gathered")]
 
     @property
@@ -119,7 +119,7 @@ def run(
 
 @pytest.mark.parametrize("has_connected", [False, True])
 def test_abandoned_start_commands_are_killed_unless_an_agent_has_connected(run_dir: Path, has_connected: bool):
-    """Otherwise it would start agents when the manager that gives up is gone."""
+    """Otherwise it would start agents after the end of the manager."""
 
     async def test(supervised: Supervised) -> None:
         if has_connected:
@@ -158,7 +158,7 @@ def test_with_a_threshold_jobs_start_once_the_start_command_cannot_fail_any_more
 ):
     async def test(supervised: Supervised) -> None:
         supervised.ready("n1", "n2", "n4")
-        assert supervised.gathered == []  # the command that started them may still end them all
+        assert supervised.gathered == []  # the command that started them may still end all of them
         monkeypatch.setattr(allocation_agents, "SETTLING", 0.0)
         await supervised.until(lambda: supervised.gathered)
         assert supervised.gathered == [["no agent has connected from n3 so far; jobs are started on the other nodes"]]
@@ -265,7 +265,7 @@ open("watching", "w").close()
 os.read(reads, 1)
 open("acted", "w").close()
 """
-"""As `srun` has one: a child that acts when its parent is gone."""
+"""A stub of `srun`: a child that acts when its parent has ended."""
 
 
 def test_a_start_command_is_ended_once_all_its_agents_are_ready(run_dir: Path):

@@ -1,4 +1,4 @@
-"""Several executors as one: nothing of either interface stops at the composite."""
+"""Several executors as one: a composite passes on every call of both interfaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def members(interface: type) -> list[str]:
 
 
 def calls_recorder(calls: list[tuple[str, tuple[Any, ...]]], result: object) -> ExecutorObserver:
-    """An observer that notes each call with its arguments, and returns `result`."""
+    """An observer that records each call with its arguments, and returns `result`."""
 
     def method(name: str) -> Callable[..., object]:
         def note(self: object, *args: Any) -> object:
@@ -34,7 +34,7 @@ def calls_recorder(calls: list[tuple[str, tuple[Any, ...]]], result: object) -> 
 
 
 def observer_of_children(observer: ExecutorObserver) -> ExecutorObserver:
-    """What the executors of a composite get as their observer."""
+    """The observer that a composite passes to its executors."""
     given: list[ExecutorObserver] = []
 
     def factory(host: str) -> Callable[[ExecutorObserver], Executor]:

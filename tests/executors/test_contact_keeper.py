@@ -1,4 +1,4 @@
-"""The contact file is touched, however long that takes."""
+"""The contact file is touched regularly, even when a touch takes long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every executor does, whichever way it reaches its hosts."""
+"""Test cases for every executor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTS = {**ONE, **TWO}
 
 
 class Hosts(Protocol):
-    """The hosts of an executor, as the test moves them."""
+    """The hosts of an executor, controlled by the test."""
 
     def connect(self, host: str, *live: Running) -> None: ...
 
@@ -178,11 +178,11 @@ class RemoteHosts:
 
 
 class Place(NamedTuple):
-    """What an executor is made with."""
+    """The arguments with which an executor is made."""
 
     observer: ExecutorObserver
     sent: list[str]
-    """Gets a line for everything that a host is sent."""
+    """Gets a line for each message to a host."""
     directory: Path
     patch: pytest.MonkeyPatch
 
@@ -235,7 +235,7 @@ def with_agents_and_ssh(place: Place) -> Made:
 
 class Observer(NotingObserver):
     def has_attempts(self, node: str) -> bool:
-        """So that an executor connects to each of its hosts at once."""
+        """An executor then connects to each of its hosts at once."""
         return True
 
 
@@ -250,7 +250,7 @@ class Case:
         self.other = self.nodes["two"][0]
 
     async def begin(self, **live: Running) -> None:
-        """Both hosts are ready, with these attempts, and nothing else has happened."""
+        """Connect both hosts with these attempts; no other event has happened."""
         self.executor.start()
         for host in HOSTS:
             self.hosts.connect(host, *([live[host]] if host in live else []))
@@ -258,7 +258,7 @@ class Case:
         self.observer.seen.clear()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what an executor sends or reports has arrived."""
+        """Wait until a message or report of an executor has arrived."""
         for _ in range(500):
             if condition():
                 return
@@ -266,7 +266,7 @@ class Case:
         raise AssertionError(f"sent: {self.sent}, seen: {self.observer.seen}")
 
     async def settle(self) -> None:
-        """Whatever was sent by now has arrived."""
+        """Wait until all messages sent so far have arrived."""
         for _ in range(50):
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What agents could not tell any more is read from their ledgers, and counts."""
+"""Records that agents could not report are read from their ledgers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GONE = "j3 FAILED: the node it ran on is not part of this run any more"
 
 
 def ledger(run_dir: Path, agent: str) -> None:
-    """1.1 has succeeded, 2.1 was closed, 3.1 has begun: five records."""
+    """A ledger of five records: 1.1 has succeeded, 2.1 was closed, 3.1 has started."""
     made = Ledger(str(run_dir / f"agent-{agent}.ledger"))
     for id in ("1.1", "2.1", "3.1"):
         made.starting(id, "mark", [])
@@ -36,18 +36,18 @@ def ledger(run_dir: Path, agent: str) -> None:
 def test_acknowledged_records_and_records_of_present_agents_are_left_out(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     ledger(tmp_path, "here")
-    told = read_unreported(tmp_path, ["here"], {"old": 3})
-    assert [(type(record), record.id) for record in told.records] == [(Ended, "1.1"), (Ended, "2.1")]
-    assert (told.agents, told.is_complete) == ({"old"}, True)
+    unreported = read_unreported(tmp_path, ["here"], {"old": 3})
+    assert [(type(record), record.id) for record in unreported.records] == [(Ended, "1.1"), (Ended, "2.1")]
+    assert (unreported.agents, unreported.is_complete) == ({"old"}, True)
     assert read_unreported(tmp_path, ["here", "old"], {}).records == []
 
 
 def test_an_unreadable_ledger_does_not_stop_a_resume(tmp_path: Path) -> None:
     (tmp_path / "agent-old.ledger").mkdir()
     ledger(tmp_path, "other")
-    told = read_unreported(tmp_path, [], {})
-    assert len(told.records) == 5
-    assert not told.is_complete, "nobody knows what else its agent had begun"
+    unreported = read_unreported(tmp_path, [], {})
+    assert len(unreported.records) == 5
+    assert not unreported.is_complete, "nobody knows what else its agent had begun"
 
 
 def saved(jobs: Iterable[JobDescription], *attempts: OpenAttempt) -> SavedRun:
@@ -64,13 +64,13 @@ def started(seq: int, *nodes: str, stopped: bool = False) -> OpenAttempt:
 
 
 def restore_with_ledgers(core: Core, run: SavedRun, run_dir: Path) -> list[Effect]:
-    told = read_unreported(run_dir, [], {})
-    ledgers = LedgerRecords(told.records, told.agents, complete=told.is_complete)
+    unreported = read_unreported(run_dir, [], {})
+    ledgers = LedgerRecords(unreported.records, unreported.agents, complete=unreported.is_complete)
     return restore(core.state, run, ledgers, now=9.0)
 
 
 def restored(tmp_path: Path, *known: int, fallback_node: str = "") -> list[str]:
-    """`known`: the jobs whose runs the registry knew of."""
+    """`known`: the jobs whose attempts are in the registry."""
     ledger(tmp_path, "old")
     core = Core(machine(4), fallback_node=fallback_node)
     run = saved([job("j1"), job("j2"), job("j3")], *(started(seq, "old") for seq in known))
@@ -90,7 +90,7 @@ def test_a_record_in_another_ledger_settles_an_attempt(
 
 
 def scheduled_elsewhere(tmp_path: Path) -> list[str]:
-    """The registry knows only that the job was sent to a node, and that node is gone."""
+    """The registry knows only that the job was sent to a node, and that node has left the run."""
     core = Core(machine(4))
     attempt = OpenAttempt(1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
     effects = restore_with_ledgers(core, saved([job("j1")], attempt), tmp_path)
@@ -133,11 +133,11 @@ def test_the_end_time_is_the_one_in_the_ledger(tmp_path: Path) -> None:
 
 
 def test_an_attempt_known_only_from_the_ledger_has_run(tmp_path: Path) -> None:
-    told = restored(tmp_path)
-    assert "j1 SUCCEED" in told
-    assert GONE in told
-    assert "j2 QUEUED" in told
-    assert "j2 FAILED" not in " ".join(told)
+    unreported = restored(tmp_path)
+    assert "j1 SUCCEED" in unreported
+    assert GONE in unreported
+    assert "j2 QUEUED" in unreported
+    assert "j2 FAILED" not in " ".join(unreported)
 
 
 def test_the_end_of_a_multi_node_attempt_does_not_count_if_only_one_node_reported(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""When agents are away, started again, and lost, with a clock of the test's own."""
+"""When agents are away, started again, and lost, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ready(now: float = 0.0) -> AgentLiveness:
 
 
 def steps(agent: AgentLiveness, until: float, since: float = 0.0) -> list[tuple[float, Step]]:
-    """All that is due while nothing is heard, asked twice a second; what is started ends at once, and in vain."""
+    """Steps due while an agent is silent, checked twice a second; each restart fails."""
     found = []
     for tick in range(int(since * 2), int(until * 2) + 1):
         for step in agent.due(tick / 2):

@@ -1,4 +1,4 @@
-"""When an agent is given up, and when it is only the manager that has no time."""
+"""When the agent of this host is given up, also while the manager is busy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
 
 
 class Local:
-    """An executor with the agent of this host, and what was reported."""
+    """An executor with the agent of this host, and its reports."""
 
     def __init__(self, run_dir: Path, linger: float = 600.0, **more: Any) -> None:
         self.observer = NotingObserver()
@@ -41,7 +41,7 @@ class Local:
 
 
 def started_agents(monkeypatch: pytest.MonkeyPatch) -> list[WatchedProcess]:
-    """The processes that are started from now on instead of agents."""
+    """The processes that are started from now on in place of agents."""
     started: list[WatchedProcess] = []
 
     def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
@@ -54,7 +54,7 @@ def started_agents(monkeypatch: pytest.MonkeyPatch) -> list[WatchedProcess]:
 
 
 def stand_still() -> None:
-    """What a large submission does to the loop."""
+    """Block the event loop as a large submission does."""
     time.sleep(0.5)
 
 
@@ -65,7 +65,7 @@ def test_time_in_which_the_manager_was_busy_does_not_count_for_an_agent(monkeypa
         connected = False
         waiting = asyncio.ensure_future(local_agent._happens(lambda: connected, 3))
         await asyncio.sleep(0)
-        stand_still()  # for much longer than the agent has
+        stand_still()  # for much longer than the timeout of the agent
         await asyncio.sleep(0)
         connected = True
         return await waiting
@@ -98,7 +98,7 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
         local.executor.close()
 
     asyncio.run(scenario())
-    child.returncode = None  # it was let go of, so that nobody warns about it
+    child.returncode = None  # the process was released, so no warning about it is due
     if has_worked:
         assert child.poll() is None
         child.kill()
@@ -106,7 +106,7 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
 
 
 def test_a_late_agent_is_kept_when_its_replacement_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It would get what it has got already, should it be taken for dead."""
+    """An agent that is wrongly believed dead would get its jobs a second time."""
     late, second = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))
     monkeypatch.setattr(
         local_agent,
@@ -136,7 +136,7 @@ def test_a_late_agent_is_kept_when_its_replacement_exits(tmp_path: Path, monkeyp
 
 
 def test_a_bye_that_arrives_after_the_exit_of_the_agent_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Else another agent is started, for jobs that this one may have left."""
+    """Otherwise another agent is started, for jobs that this one may have left."""
     started = started_agents(monkeypatch)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The agent that is started before it is known what for."""
+"""The agent that is started before its run is known."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_a_prestarted_agent_is_assigned_to_a_run_and_exits_if_its_manager_died(
 ) -> None:
     if not is_over:
         keys = make_keys()
-        nobody = AgentsContact("tcp://127.0.0.1:1", keys.server_public, keys.client_public, keys.client_secret)
-        contact.write(tmp_path, Contact(1, 0, "host", nobody))
-    dead = str(os.getpid() + 1)  # in any case another than whoever starts it
+        unreachable = AgentsContact("tcp://127.0.0.1:1", keys.server_public, keys.client_public, keys.client_secret)
+        contact.write(tmp_path, Contact(1, 0, "host", unreachable))
+    dead = str(os.getpid() + 1)  # another process than the parent of the agent
     options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
     with PrestartedAgent() as prestarted:
         process = prestarted.assign(tmp_path, options)

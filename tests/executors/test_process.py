@@ -77,7 +77,7 @@ def test_signals_to_a_process_that_has_just_exited_are_ignored(sleeper: subproce
 def test_a_later_process_with_the_same_pid_gets_no_signal(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, has_exited: bool
 ):
-    """With polling, where the kernel does not tell two processes with one pid apart."""
+    """By polling, where the kernel does not distinguish two processes with one pid."""
 
     def earlier(pid: int) -> Process | None:
         found = read_process(pid)

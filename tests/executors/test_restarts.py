@@ -1,4 +1,4 @@
-"""How long the manager waits before it starts another agent."""
+"""Pauses of the manager before it restarts an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manager acknowledges to a remote host."""
+"""Acknowledgements of a manager to a remote host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts of a remote host: waiting, sent, live."""
+"""Attempts of a remote host: waiting, sent and live ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch system of a remote host, as its host gets it."""
+"""The description of a batch system for its remote host."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_host_with_a_batch_system_has_a_limit_of_jobs_and_directives():
         ("[wizard", ["hosts.toml is not valid TOML"]),
     ],
 )
-def test_what_is_wrong_is_a_sentence_with_file_key_and_advice(text, sentences):
+def test_errors_name_file_and_key_and_give_advice(text, sentences):
     message = problem(text)
     for sentence in sentences:
         assert sentence in message

@@ -18,7 +18,7 @@ def a_host(address: str) -> ConnectedHost:
 
 
 class Copies:
-    """Copies that end when the test says so."""
+    """Copies that end when the test requests it."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, list[int]]] = []

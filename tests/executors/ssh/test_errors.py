@@ -1,4 +1,4 @@
-"""What ssh writes, as sentences with advice."""
+"""Messages of ssh, converted to sentences with advice."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def problem(exit_code: int | None, stderr: str, noise: str = "") -> ConnectionPr
         (None, "", "was lost", True),
     ],
 )
-def test_each_failure_is_a_sentence_that_leads_on(code, stderr, sentence, by_network):
+def test_each_failure_is_reported_with_advice(code, stderr, sentence, by_network):
     found = problem(code, stderr)
     assert sentence in str(found)
     assert "`qcg-pm hosts check wizard`" in str(found)
     assert found.by_network == by_network
 
 
-def test_a_refusal_of_the_gate_is_told_from_a_missing_permission():
+def test_a_refusal_of_the_gate_is_distinguished_from_a_missing_permission():
     assert isinstance(problem(126, "qcg-pm gate: refused: remote-serve is not admitted"), SubCommandRefused)
     assert not isinstance(problem(126, "bash: /opt/far: Permission denied"), SubCommandRefused)
 
@@ -60,7 +60,7 @@ def test_sentences_of_the_far_side_itself_are_shown():
     )
 
 
-def test_what_a_host_writes_instead_of_an_answer_is_shown_without_control_characters():
+def test_unexpected_output_of_a_host_is_shown_without_control_characters():
     assert str(problem(1, "", "\x1b[31mThis account is locked\n")).count("\\x1b[31mThis account is locked") == 1
 
 

@@ -46,7 +46,7 @@ def connected(transport: Transport) -> Connection:
 
 
 class Acknowledging:
-    """In place of an executor, for records that need not be acknowledged."""
+    """Replaces an executor for records that need no acknowledgement."""
 
     def acknowledge(self, numbers: dict[str, int]) -> None:
         return
@@ -68,7 +68,7 @@ def submitted(answer: dict[str, Any], *seqs: int) -> tuple[Noted, HostExchange]:
 
 
 @pytest.mark.parametrize(("left", "notices"), [(["1.1"], 1), ([], 0)])
-def test_a_kill_that_only_another_login_host_can_carry_out_is_told_once(left: list[str], notices: int):
+def test_a_kill_that_only_another_login_host_can_carry_out_is_reported_once(left: list[str], notices: int):
     async def scenario() -> list[str]:
         noted = Noted()
         exchange = HostExchange(WIZARD, {}, noted, NoJobFiles())
@@ -77,9 +77,9 @@ def test_a_kill_that_only_another_login_host_can_carry_out_is_told_once(left: li
             await exchange.call_if_admitted(connection, kill_request(["1.1"], "cancel", "", None))
         return noted.notices
 
-    told = asyncio.run(scenario())
-    assert len(told) == notices
-    assert all("1 job runs on another login host than login2" in sentence for sentence in told)
+    sentences = asyncio.run(scenario())
+    assert len(sentences) == notices
+    assert all("1 job runs on another login host than login2" in sentence for sentence in sentences)
 
 
 def test_a_launch_that_the_host_refuses_ends_at_once_as_never_started():
@@ -93,7 +93,7 @@ def test_a_launch_that_the_host_refuses_ends_at_once_as_never_started():
     assert exchange.attempts.may_run == ["2.1", "3.1"]
 
 
-def test_the_user_is_told_why_a_host_refuses_jobs_once_for_each_sentence():
+def test_each_reason_for_which_a_host_refuses_jobs_is_reported_once():
     noted, _ = submitted({"results": {f"{seq}.1": {"error": FULL} for seq in range(50)}}, *range(50))
     assert noted.notices == [f"wizard does not accept a job: {FULL}"]
 

@@ -1,4 +1,4 @@
-"""The executor for remote hosts, against the real far side with a program in place of ssh."""
+"""The executor for remote hosts, with the real far side and a stub of ssh."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_unreachable_host_gives_its_launches_back_and_is_tried_again(lab):
     asyncio.run(scenario())
 
 
-def test_the_next_manager_finds_running_jobs_and_ends_that_nobody_saw(lab):
+def test_the_next_manager_finds_running_jobs_and_unreported_ends(lab):
     async def scenario() -> None:
         first = lab.start()
         send(first, a_launch(1, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; echo done"), a_launch(2))
@@ -169,7 +169,7 @@ def test_a_launch_without_an_answer_is_sent_again_and_runs_once(lab):
         await observer.until(lambda: "1.1" in observer.ended)
         script = "echo x >> ../../../share/count; while [ ! -e go ]; do sleep 0.05; done"
         send(observer, *(a_launch(seq, "sh", "-c", script) for seq in range(2, 22)))
-        await asyncio.sleep(0.05)  # somewhere in the middle of the submission
+        await asyncio.sleep(0.05)  # at a random moment of the submission
         lab.far.cut()
         await observer.until(lambda: all(f"{seq}.1" in observer.started for seq in range(2, 22)), 40)
         for seq in range(2, 22):
@@ -323,7 +323,7 @@ def test_logs_are_viewed_through_another_address_when_the_last_one_is_down(lab):
     asyncio.run(scenario())
 
 
-def test_files_that_cannot_be_installed_are_a_sentence(lab):
+def test_files_that_cannot_be_installed_are_reported_in_one_sentence(lab):
     async def scenario() -> None:
         observer = lab.start(install=("missing/",))
         send(observer, a_launch(1))
@@ -360,7 +360,7 @@ def test_a_gate_without_remote_serve_leads_to_one_shot_commands(lab):
     asyncio.run(scenario())
 
 
-def test_a_gate_without_jobs_kill_keeps_its_connection_and_is_told_once(lab):
+def test_a_gate_without_jobs_kill_keeps_its_connection_and_is_reported_once(lab):
     async def scenario() -> None:
         observer = lab.start(channel="one-shot")
         send(observer, a_launch(1, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"))
@@ -445,7 +445,7 @@ def test_a_batch_job_that_a_full_disk_refuses_ends_while_the_disk_is_full(lab, t
         fill(disk / "big")
         with (lab.run / ".service/batch.ledger").open("ab", buffering=0) as ledger, suppress(OSError):
             while True:
-                ledger.write(b"\n")  # its last page has room
+                ledger.write(b"\n")  # its last page has space
         send(observer, a_launch(2), a_launch(3))
         await observer.until(lambda: len(observer.ended) == 2)
         assert {id: (ended.reason, ended.pid) for id, ended in observer.ended.items()} == {

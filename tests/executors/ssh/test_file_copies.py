@@ -1,4 +1,4 @@
-"""Copies of files beside the launches and records of a remote host, and what a stop leaves of them."""
+"""Copies of files of remote jobs, and the files that are left when a manager stops."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_an_attempt_without_outputs_is_forgotten_with_its_end(lab):
 
 
 class SlowInputs(NoJobFiles):
-    """Inputs of all jobs. Their first copy arrives at once, the second one when the test says so."""
+    """Inputs of all jobs. Their first copy arrives at once, the second one when the test requests it."""
 
     def __init__(self) -> None:
         self.copies = 0
@@ -264,7 +264,7 @@ class SlowInputs(NoJobFiles):
 
 
 def test_a_job_that_is_cancelled_while_its_inputs_are_copied_once_more_never_starts(lab):
-    """Its launch was on its way when the connection was lost, and has not arrived."""
+    """The launch was sent when the connection was lost, and has not arrived."""
 
     async def scenario() -> None:
         files = SlowInputs()

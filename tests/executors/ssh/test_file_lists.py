@@ -59,7 +59,7 @@ def test_patterns_without_a_copied_file_are_missing(patterns: list[str], missing
 
 
 @pytest.mark.parametrize(("path", "below"), [("a/b", True), ("..", False), ("a/../../b", False), ("/a", False)])
-def test_a_path_below_its_start_has_no_way_out(path: str, below: bool):
+def test_a_path_with_parent_directories_is_not_below_its_start(path: str, below: bool):
     assert is_below(path) is below
 
 
@@ -75,7 +75,7 @@ def test_logs_of_an_earlier_manager_are_looked_for_in_all_log_directories():
     ]
 
 
-def test_a_directory_brings_the_files_in_it():
+def test_a_directory_includes_its_files():
     pairs = [("/wd/model/a", "w/model/a"), ("/wd/model-b", "w/model-b"), ("/wd/model", "w/model"), ("/wd/x", "w/x")]
     kept = [("/wd/model", "w/model"), ("/wd/model-b", "w/model-b"), ("/wd/x", "w/x")]
     assert without_parts(pairs) == kept

@@ -1,4 +1,4 @@
-"""Frames of the far side among noise."""
+"""Frames of the far side between other output."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_frame_that_is_cut_off_is_none():
 
 
 @pytest.mark.parametrize("header", [b" x 0\n", b" 5\n", b" 0 0\n", b" 99999999999 0\n", b" 2 0\n[]"])
-def test_what_is_no_frame_behind_the_marker_is_an_error(header):
+def test_invalid_bytes_after_the_marker_are_an_error(header):
     with pytest.raises(FrameError):
         read(MARKER.encode() + header)
 

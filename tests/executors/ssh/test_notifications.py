@@ -25,11 +25,11 @@ FAR = [sys.executable, "-m", "qcg.pilotjob.host.remote"]
 
 def listening(test: Callable[[NotificationListener, list[str]], Awaitable[None]]) -> None:
     async def within() -> None:
-        heard: list[str] = []
-        listener = NotificationListener(heard.append)
+        received: list[str] = []
+        listener = NotificationListener(received.append)
         listener.start()
         try:
-            await test(listener, heard)
+            await test(listener, received)
         finally:
             listener.close()
 
@@ -50,38 +50,38 @@ async def send(run_dir: Path, settings: Mapping[str, object] | None) -> int:
 
 
 def test_a_notification_names_its_host(run_dir: Path):
-    async def test(listener: NotificationListener, heard: list[str]) -> None:
+    async def test(listener: NotificationListener, received: list[str]) -> None:
         assert await send(run_dir, listener.settings(WIZARD)) == 0
-        assert heard == ["wizard"]
+        assert received == ["wizard"]
 
     listening(test)
 
 
-def test_a_notification_with_another_key_is_not_heard(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
-    async def test(listener: NotificationListener, heard: list[str]) -> None:
+def test_a_notification_with_another_key_is_ignored(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    async def test(listener: NotificationListener, received: list[str]) -> None:
         settings = {**listener.settings(WIZARD), "key": "0" * 64}
         assert not await asyncio.to_thread(notifier._send_message, settings)
-        assert heard == []
+        assert received == []
 
     listening(test)
 
 
 @pytest.mark.parametrize("sent", [b"\n", b"x" * 5000, b"\xff\xfe \n", b"0 {}\n", b""])
 def test_noise_on_the_port_harms_nothing(sent: bytes):
-    async def test(listener: NotificationListener, heard: list[str]) -> None:
+    async def test(listener: NotificationListener, received: list[str]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(sent)
         writer.write_eof()
         assert await reader.read() == b""
         writer.close()
-        assert heard == []
+        assert received == []
         assert await asyncio.to_thread(notifier._send_message, listener.settings(WIZARD))
-        assert heard == ["wizard"]
+        assert received == ["wizard"]
 
     listening(test)
 
 
-def test_news_during_a_notification_start_another_one_and_no_more(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_changes_during_a_notification_start_exactly_one_more(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     started: list[list[str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **options: started.append(argv))
     layout = Layout(str(run_dir))
@@ -117,7 +117,7 @@ def test_the_command_by_ssh_polls_the_host_in_the_run_of_the_manager(tmp_path: P
 
 
 class SlowNetwork:
-    """A clock, and a command that takes as long as it may: nobody answers."""
+    """A clock, and a command that uses up its timeout: the manager does not respond."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -133,7 +133,7 @@ class SlowNetwork:
         raise subprocess.TimeoutExpired("ssh", timeout)
 
 
-def test_a_notification_that_nobody_answers_is_given_up_within_a_minute(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_unanswered_notification_is_given_up_within_a_minute(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     network = SlowNetwork()
     process = SimpleNamespace(wait=lambda timeout=0.0: network.wait(timeout) if timeout else 0, kill=lambda: None)
     monkeypatch.setattr(notifier, "time", network)

@@ -63,7 +63,7 @@ def test_the_number_of_a_ledger_moves_on_when_the_last_held_end_is_released():
     assert flow.delivered[1:] == [("wizard/v", 2, "two")]
 
 
-def test_numbers_of_this_side_go_on_after_those_of_an_earlier_manager():
+def test_numbers_of_this_side_continue_those_of_an_earlier_manager():
     flow = Flow(**{"@near": 41})
     flow.flow.report([ended("x")])
     assert flow.delivered == [("wizard/@near", 42, "x")]

@@ -63,7 +63,7 @@ def test_launches_bring_the_next_poll_nearer_and_never_put_it_off():
     assert due(polls, 111.0) == 0
 
 
-def test_nothing_is_polled_without_attempts_unless_somebody_asks():
+def test_nothing_is_polled_without_attempts_except_on_request():
     polls = PollSchedule(5, 15)
     polls.polled(100.0, news=True)
     assert polls.due(1000.0, live=False, unstarted=False) is None

@@ -1,4 +1,4 @@
-"""Calls of the far side, with a program in place of ssh."""
+"""Requests to the far side, with a stub of ssh."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INIT = {"do": "remote-init", "instance": "i1", "uuid": "u1", "log": "log.x", "no
 
 
 def test_both_ends_of_a_channel_agree_on_heartbeats():
-    """A lost heartbeat ends no channel, and a manager gives a silent channel up before its far side exits."""
+    """A lost heartbeat ends no channel, and a manager closes a silent channel before its far side exits."""
     assert 2 * transport.BEAT_INTERVAL <= transport.SILENCE < FAR_SILENCE
     assert 3 * transport.BEAT_INTERVAL <= FAR_SILENCE
 
@@ -104,7 +104,7 @@ def test_a_login_shell_runs_the_same_commands(far):
     asyncio.run(scenario())
 
 
-def test_an_error_of_the_far_side_is_its_sentence(far):
+def test_an_error_has_the_sentence_of_the_far_side(far):
     async def scenario() -> None:
         await one_shot(far).call(INIT)
         with pytest.raises(RemoteError, match="belongs to another run") as error:
@@ -114,7 +114,7 @@ def test_an_error_of_the_far_side_is_its_sentence(far):
     asyncio.run(scenario())
 
 
-def test_a_host_that_is_down_is_a_sentence_with_advice(far):
+def test_a_host_that_is_down_is_reported_with_advice(far):
     far.go_down()
 
     async def scenario() -> None:
@@ -124,7 +124,7 @@ def test_a_host_that_is_down_is_a_sentence_with_advice(far):
     asyncio.run(scenario())
 
 
-def test_a_host_without_python_is_a_sentence(far):
+def test_a_host_without_python_is_reported_in_one_sentence(far):
     async def scenario() -> None:
         with pytest.raises(ConnectionProblem, match="wizard has no Python 'python9' \\(key `python`\\)"):
             await one_shot(far, python="python9").call(INIT)
@@ -134,7 +134,7 @@ def test_a_host_without_python_is_a_sentence(far):
     asyncio.run(scenario())
 
 
-def test_a_program_that_cannot_be_started_here_is_a_sentence(far):
+def test_a_program_that_cannot_be_started_here_is_reported_in_one_sentence(far):
     config = HostConfig("wizard", ("wizard",), ssh=("/nowhere/ssh",), source="hosts.toml")
 
     async def scenario() -> None:
@@ -171,7 +171,7 @@ def test_a_channel_answers_many_requests_in_one_login(far):
     asyncio.run(scenario())
 
 
-def test_a_channel_that_is_cut_fails_requests_and_says_so_once(far):
+def test_a_channel_that_is_cut_fails_requests_and_reports_it_once(far):
     async def scenario() -> None:
         observer = Recorder()
         transport = serve(far, observer)
@@ -199,7 +199,7 @@ while data := os.read(0, 1 << 16):
 
 
 def test_a_reply_is_taken_before_events_that_the_host_has_sent_after_it(far):
-    """Records of an event that overtook the reply to a poll would let those of the reply look as if they were old."""
+    """A later record of an event must not make earlier records in the reply look like repetitions."""
     happened = []
 
     class Observer(Recorder):
