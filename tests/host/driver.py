@@ -20,14 +20,14 @@ SHELL = "/bin/sh"
 
 
 def wait_for(predicate, what):
-    """The first true value of `predicate`: for what another process does and nobody tells."""
+    """The first true value of `predicate`: for changes made by another process."""
     deadline = time.monotonic() + TIMEOUT
     while True:
         value = predicate()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"Waited in vain for {what}.")
+            raise AssertionError(f"Timed out while waiting for {what}.")
         select.select([], [], [], 0.005)
 
 
@@ -124,7 +124,7 @@ class HostTest(unittest.TestCase):
             if value:
                 return value
             if time.monotonic() > deadline:
-                raise AssertionError(f"Waited in vain for {what}; records: {self.records}")
+                raise AssertionError(f"Timed out while waiting for {what}; records: {self.records}")
             self.turn(0.01)
 
     def find_ended(self, id):
@@ -134,13 +134,14 @@ class HostTest(unittest.TestCase):
         return self.until(lambda: self.find_ended(id), f"the end of {id}")
 
     def run_job(self, *argv, **other):
-        """Start a job, and how it ended."""
+        """Run a job to its end, and return its end record."""
         id = other.pop("id", "job")
         self.host.start([self.launch(id, *argv, **other)])
         return self.ended(id)
 
     def start_shell(self, id, script, **other):
-        """Start a script that writes pids to the file `pids`, a line each, and then makes `ready`; the pids."""
+        """Start a script that writes pids to the file `pids`, a line each, and then creates `ready`; returns the
+        pids."""
         self.host.start([self.launch(id, SHELL, "-c", script, **other)])
         self.until(lambda: os.path.exists(self.path("ready")), f"{id} being ready")
         return [int(line) for line in self.text("pids").split()]

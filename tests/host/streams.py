@@ -18,7 +18,7 @@ class Stored(NamedTuple):
 
 
 def read_streams(directory):
-    """Every part of every attempt in this directory, as far as its frames are whole."""
+    """Every part of every attempt in this directory, from complete frames."""
     return [found for path in sorted(glob.glob(os.path.join(directory, "*.stream"))) for found in read_stream(path)]
 
 

@@ -1,4 +1,5 @@
-"""Files that come with a launch: there while the job runs, gone afterwards. Python 3.6 reads this file."""
+"""Files that come with a launch: they exist while the job runs, and are removed afterwards. Python 3.6 reads this
+file."""
 
 import os
 import signal

@@ -141,7 +141,7 @@ class Identity(HostTest):
         assert os.path.exists(self.path("ran"))
 
     def be_too_late(self):
-        """With the first of those that wait: it is written down until it may not be started any more."""
+        """Delay the first of the waiting jobs: its ledger line is written after the start deadline."""
         write_down = self.ledger.starting
 
         def slowly(*line):
@@ -228,7 +228,7 @@ class Kills(HostTest):
         self.assert_gone(pids)
 
     def test_all_processes_of_a_job_get_the_grace_period(self):
-        # The first process goes at once; its child takes its time, and is not cut short by that.
+        # The first process exits at once; its child takes longer, and gets the whole grace period.
         script = (
             "echo $$ > pids; sh -c 'trap \"touch saved; exit\" TERM; touch ready; while :; do sleep 0.01; done' & wait"
         )
@@ -301,7 +301,7 @@ class Stubborn(HostTest):
     grace = 0.0
 
     def test_a_process_that_survives_sigkill_is_given_up_and_reported(self):
-        # Without `touch`, which would be a second process that may not have ended yet.
+        # Without `touch`, a second process that may not have ended yet.
         pids = self.start_shell("a", "echo $$ > pids; : > ready; exec sleep 1000")
         with mock.patch.object(process_tree, "send"):
             before = time.monotonic()
@@ -395,7 +395,7 @@ class Finish(HostTest):
 
 class AfterACrash(HostTest):
     def crash(self, *launches):
-        """Start these from a process that is killed then, with all that they need being ready."""
+        """Start these jobs from a process that is killed when all of them are ready."""
         child = os.fork()
         if child == 0:
             try:
@@ -408,7 +408,7 @@ class AfterACrash(HostTest):
         os.waitpid(child, 0)
 
     def reopen(self):
-        # Not `close_host`, which ends what the crash has left: that is up to the host that comes after it.
+        # Not `close_host`, which ends the processes left by the crash: the next host has to do that.
         self.host.close()
         self.ledger.close()
         self.ledger_path = self.path("crashed")
@@ -440,7 +440,8 @@ class AfterACrash(HostTest):
         ledger.starting("a", job.env["QCG_PM_STEP_ID"], [])
         ledger.close()
         running = os.spawnvpe(os.P_NOWAIT, "sleep", job.argv, job.env)
-        # Its environment is the test's until it has called exec: a child of an agent would have died with the agent.
+        # The child has the environment of the test until it has called exec: a child of an agent would have died with
+        # the agent.
         wait_for(lambda: job.env["QCG_PM_STEP_ID"].encode() in environment(running), "the marker of the process")
         self.reopen()
         ended = self.ended("a")

@@ -11,7 +11,7 @@ WAITS = "until test -e go; do sleep 0.01; done"
 
 class Lanes(HostTest):
     def lane(self, *ids, **other):
-        """A job that runs until it is let go, and these behind it."""
+        """Queue these jobs behind a job that runs until it is released."""
         self.host.start([self.launch("first", SHELL, "-c", WAITS)])
         self.until(lambda: self.started("first"), "the start of the first")
         self.host.start([self.launch(id, "true", lane="first", **other) for id in ids])
@@ -27,13 +27,13 @@ class Lanes(HostTest):
         """The jobs that ran and have ended, in the order of their ends."""
         return [body.id for _, body in self.records if isinstance(body, Ended) and body.pid]
 
-    def told(self):
+    def reported(self):
         return [(type(body).__name__, body.id) for _, body in self.records]
 
     def test_each_job_of_a_lane_starts_when_the_job_before_has_ended(self):
         self.lane("a", "b", "c")
         self.turn(0.05)
-        assert self.told() == [("Started", "first")]
+        assert self.reported() == [("Started", "first")]
         assert [(running.id, running.pid > 0) for running in self.host.running()] == [
             ("first", True),
             ("a", False),
@@ -98,7 +98,7 @@ class Lanes(HostTest):
         self.until(lambda: not self.host.busy, "the end")
         self.turn(0.0)
         assert self.ran() == ["first"]
-        assert sorted(id for kind, id in self.told() if kind == "Ended") == ["a", "b", "first"]
+        assert sorted(id for kind, id in self.reported() if kind == "Ended") == ["a", "b", "first"]
 
     def test_a_cut_off_host_starts_no_waiting_job_and_accepts_jobs_later(self):
         self.lane("a", "b")

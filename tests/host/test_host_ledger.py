@@ -1,4 +1,4 @@
-"""The host's memory on disk. Python 3.6 reads this file."""
+"""The ledger of a job host. Python 3.6 reads this file."""
 
 import json
 import os
@@ -117,7 +117,7 @@ class LedgerTest(unittest.TestCase):
         self.start("a")
         self.ledger.flush()
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # Room for some bytes: the line is torn in the middle.
+        # There is space for some bytes: the line is torn in the middle.
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.path) + 5, hard))
         try:
             self.ledger.ended(ended("a"))
@@ -288,10 +288,10 @@ class LedgerTest(unittest.TestCase):
         self.ledger.manager_has_seen(5)
         assert [number for number, _ in self.reopen().unacknowledged()] == [1, 2, 4, 5]
 
-    def test_a_ledger_that_cannot_be_opened_is_reported_in_a_sentence(self):
-        told = ""
+    def test_a_ledger_that_cannot_be_opened_is_reported_in_one_sentence(self):
+        message = ""
         try:
             Ledger("/no/such/ledger")
         except LedgerError as error:
-            told = str(error)
-        assert told == "The ledger /no/such/ledger cannot be opened: No such file or directory."
+            message = str(error)
+        assert message == "The ledger /no/such/ledger cannot be opened: No such file or directory."

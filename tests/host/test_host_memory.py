@@ -31,7 +31,7 @@ class MemoryLimitTest(HostTest):
         assert 60 * MIB <= ended.usage.memory << 10 <= max(200 * MIB, own_peak())
 
     def test_a_thousand_children_are_counted_together(self):
-        # Each writes 1 MiB of its own; what they share with their parent counts once.
+        # Each child writes 1 MiB of its own; memory shared with the parent counts once.
         code = (
             "import os, time\nfor number in range(1000):\n    if os.fork() == 0:\n"
             "        block = bytearray(os.urandom(1 << 20))\n        time.sleep(60)\n        os._exit(0)\n" + WAIT
@@ -75,7 +75,7 @@ class MemoryLimitTest(HostTest):
         self.run_job("/bin/true", memory=100)
         assert self.host._limits.memory.next_look is None
 
-    def test_looks_take_a_small_part_of_the_time(self):
+    def test_memory_checks_take_a_small_part_of_the_time(self):
         limits = memory_limits.MemoryLimits(self.log.append)
         limits._groups = MemoryGroups(self.log.append, own="")
         self.host.start([self.launch("job", *python(WAIT), memory=1000)])

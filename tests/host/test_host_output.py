@@ -1,4 +1,4 @@
-"""Output without a file of its own: captured while a job runs, saved when it fails."""
+"""Output of jobs without output files: captured while a job runs, saved when it fails. Python 3.6 reads this file."""
 
 import errno
 import os
@@ -159,7 +159,7 @@ class Output(HostTest):
         assert not os.path.exists(self.path("precious"))
 
     def test_no_descriptor_stays_open(self):
-        self.run_shell("true", id="first")  # whatever is opened once
+        self.run_shell("true", id="first")  # descriptors that are opened only once
         before = open_descriptors()
         for number in range(5):
             self.run_shell(BOTH + f"exit {number % 2}", id=f"job{number}")

@@ -1,4 +1,4 @@
-"""host/ runs on hosts with old Pythons: its tests run there too, wherever this machine has one."""
+"""host/ runs on hosts with old Pythons: its tests run with every old version on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD = ("3.6", "3.7", "3.8", "3.9")
 
 
 def interpreters() -> list[str]:
-    """One of each old version, where there is one."""
+    """One interpreter of each installed old version."""
     found = {}
     for version in OLD:
         for path in [
@@ -36,15 +36,15 @@ def interpreters() -> list[str]:
 
 
 def _runs_as(path: str, version: str) -> bool:
-    # A shim of pyenv is there even when its version is not chosen.
-    told = subprocess.run([path, "--version"], capture_output=True, text=True)
-    return told.returncode == 0 and told.stdout.startswith(f"Python {version}.")
+    # A shim of pyenv exists even when its version is not selected.
+    version_output = subprocess.run([path, "--version"], capture_output=True, text=True)
+    return version_output.returncode == 0 and version_output.stdout.startswith(f"Python {version}.")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_of_the_host_is_python_3_6(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
-    # Annotations as strings came with 3.7, and the parser alone does not mind them.
+    # Annotations as strings came with 3.7, and the parser alone accepts them.
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     assert not imports
 

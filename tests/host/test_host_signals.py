@@ -1,4 +1,4 @@
-"""Signals for jobs, and the ends of what other hosts have started here. Python 3.6 reads this file."""
+"""Signals for jobs, and ends of jobs that another process causes. Python 3.6 reads this file."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ class Signals(HostTest):
 
     def test_every_process_that_catches_a_signal_gets_it_once(self):
         child = CATCHES % ("child", "child")
-        # The first shell does not catch it, and would end of it, and with it the whole job.
+        # The first shell does not catch the signal, which would end it and with it the whole job.
         script = f'sleep 1000 & /bin/bash -c "{child}" & wait %2'
         self.start_catchers("a", script, "child")
         self.host.signal(["a"], signal.SIGUSR1)
@@ -51,7 +51,7 @@ class Signals(HostTest):
 
 
 class Reasons(HostTest):
-    def test_the_record_says_why_a_job_was_ended(self):
+    def test_the_record_has_the_reason_why_a_job_was_ended(self):
         self.host.start([self.launch("a", "sleep", "1000"), self.launch("b", "true")])
         self.host.advance(1)
         self.host.kill(["a", "b"], "closed", "The allocation ends.")
@@ -69,7 +69,7 @@ class Sweeps(HostTest):
         return process
 
     def end_stranger(self, process):
-        # The host may have reaped it already, as if it were a job.
+        # The host may have reaped the process already, as if it were a job.
         if process.poll() is None:
             process.kill()
 
@@ -91,8 +91,8 @@ class Sweeps(HostTest):
         assert sorted(self.swept()) == ["7.1", "8.1"]
 
 
-class Doubts(HostTest):
-    """Ends from outside, on a host that may be ended from outside itself."""
+class VerdictDelay(HostTest):
+    """Jobs that another process kills, on a host that may be killed too."""
 
     verdict_delay = 0.3
 
@@ -123,7 +123,7 @@ class Doubts(HostTest):
         assert not self.host.busy
 
 
-class NoDoubts(HostTest):
+class NoVerdictDelay(HostTest):
     verdict_delay = 1000.0
 
     def test_other_ends_are_recorded_at_once(self):

@@ -1,4 +1,4 @@
-"""What a job finds when it starts, and why one cannot be started. Python 3.6 reads this file."""
+"""The process of a job at its start, and errors that prevent a start. Python 3.6 reads this file."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ TELL_ENVIRONMENT = (
 TELL_ARGUMENTS = "import json, os, sys; json.dump([os.fsencode(a).decode() for a in sys.argv[1:]], open('a', 'w'))"
 
 
-class WhatAJobFinds(HostTest):
+class ProcessSetup(HostTest):
     def test_arguments_reach_the_program_exactly(self):
         arguments = ["", "a b", "'single' \"double\"", "new\nline", "$HOME `id` \\", "żółw 🐢", "*", "-x", "\t"]
         with mock.patch.dict(os.environ, {"PYTHONUTF8": "1"}):
@@ -314,13 +314,13 @@ class Unstartable(Refusals):
         assert os.listdir("/proc/self/fd") == before
 
 
-class Mishaps(Refusals):
-    """Simulated: other functions replace those of the standard library."""
+class SimulatedErrors(Refusals):
+    """Simulated errors: other functions replace functions of the standard library."""
 
     def test_a_job_runs_also_when_the_host_stays_bound_to_its_cores(self):
         own = os.sched_getaffinity(0)
         bind = os.sched_setaffinity
-        more = frozenset({*own, 1000})  # also where there is one core only
+        more = frozenset({*own, 1000})  # works on machines with one core, too
 
         def once(pid, cores):
             if set(cores) == more:
@@ -347,7 +347,7 @@ class Mishaps(Refusals):
             assert "no room for another process" in self.refused("true")
 
 
-class NoRoom(HostTest):
+class ProcessCapacity(HostTest):
     def test_a_job_waits_for_process_capacity_also_when_no_other_job_runs(self):
         spawn = self.host._setup._spawner._spawn
         full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -392,8 +392,8 @@ class NoRoom(HostTest):
         assert os.path.exists(self.path("ran"))
 
 
-class WithoutPosixSpawn(WhatAJobFinds, Streams, Reports, Unstartable, Mishaps):
-    """The same through the subprocess module, as with Python 3.6 or an old C library."""
+class WithoutPosixSpawn(ProcessSetup, Streams, Reports, Unstartable, SimulatedErrors):
+    """The same tests through the subprocess module, as with Python 3.6 or an old C library."""
 
     def open_host(self):
         with mock.patch.object(spawn, "_posix_spawn", return_value=None):

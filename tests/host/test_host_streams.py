@@ -20,7 +20,7 @@ class Streams(HostTest):
         self.host.start([self.launch(id, *argv, stream=True, **other)])
 
     def stored(self):
-        """What is stored of each attempt: name, id, stdout, stderr and the number of END frames."""
+        """The stored output of each attempt: name, id, stdout, stderr and the number of END frames."""
         return read_streams(self.path("streams"))
 
     def of(self, name):
@@ -130,7 +130,7 @@ class Streams(HostTest):
         assert sorted(parts) == [(1, b"first\n"), (2, b"second\n")]
         assert len(self.files()) == 2
 
-    def test_what_a_job_wrote_while_there_was_no_writer_is_not_lost(self):
+    def test_output_of_a_job_without_a_writer_is_not_lost(self):
         self.run_shell("echo", id="a", output="a")
         os.kill(self.writer(), signal.SIGSTOP)
         self.start("b", SHELL, "-c", "echo kept; echo x > ready", output="b")
@@ -168,8 +168,8 @@ class Streams(HostTest):
         self.until(lambda: self.of("a").ends, "the end of the output")
         assert self.of("a").stdout == b"one\n"
 
-    def test_a_job_goes_on_writing_whose_host_is_killed_right_after_its_start(self):
-        script = f"until [ -e {self.path('go')} ]; do sleep 0.01; done; echo alone; touch {self.path('told')}"
+    def test_a_job_continues_to_write_when_its_host_is_killed_right_after_the_start(self):
+        script = f"until [ -e {self.path('go')} ]; do sleep 0.01; done; echo alone; touch {self.path('ended')}"
         self.close_host()
         child = os.fork()
         if not child:
@@ -186,7 +186,7 @@ class Streams(HostTest):
         assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 9
         with open(self.path("go"), "w"):
             pass
-        wait_for(lambda: os.path.exists(self.path("told")), "the job without a host")
+        wait_for(lambda: os.path.exists(self.path("ended")), "the job without a host")
         wait_for(lambda: self.files() and any(found.ends for found in self.stored()), "the end of its output")
         assert self.of("a").stdout == b"alone\n"
         self.open_host()

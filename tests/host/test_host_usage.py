@@ -1,4 +1,4 @@
-"""What jobs used, counted by a job host. Python 3.6 reads this file."""
+"""Usage of jobs, counted by a job host. Python 3.6 reads this file."""
 
 import unittest
 
@@ -43,12 +43,12 @@ class UsageTest(HostTest):
 
     def test_orphans_are_counted_while_the_first_process_runs(self):
         burn = BURN % 0.3 + 'open("done", "w").close()'
-        # The shell in parentheses ends at once, and leaves its child to the job host.
+        # The shell in parentheses ends at once, and its child becomes a child of the job host.
         script = '("$0" -S -c "$1" &); while [ ! -e done ]; do sleep 0.01; done; sleep 0.1'
         usage = self.run_job(SHELL, "-c", script, python("")[0], burn).usage
         assert usage.cpu >= 0.3
 
-    def test_what_could_not_be_started_has_no_usage(self):
+    def test_a_job_that_could_not_be_started_has_no_usage(self):
         assert self.run_job("/no/such/program").usage is None
 
 

@@ -78,7 +78,7 @@ class FarSide:
         return request
 
     def raw_call(self, do: str, payload: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """The reply to a command of its own, and the bytes behind it."""
+        """The reply to a separate command, and the bytes after it."""
         request = self.request(do, **fields)
         with self.popen(do) as process:
             out, err = process.communicate(encode(request, payload), timeout=TIMEOUT)
@@ -86,7 +86,7 @@ class FarSide:
         return decode(out, request["marker"])
 
     def call(self, do: str, payload: bytes = b"", **fields: Any) -> dict[str, Any]:
-        """The reply to a command that succeeds."""
+        """The reply to a separate command, which must succeed."""
         reply, rest = self.raw_call(do, payload, **fields)
         assert reply["ok"], reply
         assert not rest
@@ -185,7 +185,7 @@ class Channel:
     def until(self, predicate: Any, what: str) -> None:
         deadline = time.monotonic() + TIMEOUT
         while not predicate():
-            assert time.monotonic() < deadline, f"waited in vain for {what}; {self.events}"
+            assert time.monotonic() < deadline, f"timed out while waiting for {what}; {self.events}"
             self.receive(0.5)
 
     def receive(self, timeout: float) -> None:
@@ -236,8 +236,8 @@ def encode(request: dict[str, Any], payload: bytes = b"") -> bytes:
 
 def decode(out: bytes, marker: str) -> tuple[dict[str, Any], bytes]:
     header, _, rest = out.partition(b"\n")
-    told, json_length, _ = header.split()
-    assert told == marker.encode()
+    received_marker, json_length, _ = header.split()
+    assert received_marker == marker.encode()
     head = json.loads(rest[: int(json_length)])
     return head, rest[int(json_length) :]
 
@@ -285,13 +285,13 @@ def script(id: str, text: str, **other: Any) -> list[Any]:
 
 
 def until(predicate: Any, what: str) -> Any:
-    """The first true value of `predicate`: for what another process does and nobody tells."""
+    """The first true value of `predicate`: for changes made by another process."""
     deadline = time.monotonic() + TIMEOUT
     while True:
         value = predicate()
         if value:
             return value
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         select.select([], [], [], 0.02)
 
 

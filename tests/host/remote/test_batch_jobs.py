@@ -33,7 +33,7 @@ GRANT: list[NodeGrant] = [("cluster", (0,), ())]
 
 
 HOSTS: list[Host] = []
-"""Those of the test that runs."""
+"""The hosts of the current test."""
 
 
 class Host:
@@ -58,7 +58,7 @@ class Host:
         return self.jobs.take_order({"ids": [f"{name}:1.1"], "reason": EndReason.CANCEL, "message": message})
 
     def poll(self) -> list[Any]:
-        """New records, after a look at status files and at the queue."""
+        """The new records after a poll of status files and of the queue."""
         self.jobs.poll()
         return [body for _, body in self.view.read().get("batch", [])]
 
@@ -87,7 +87,7 @@ def host(tmp_path: Path, stub: StubQueue) -> Host:
 
 
 def request(*launches: Launch) -> dict[str, Any]:
-    """As it arrives."""
+    """A request in the form in which it arrives."""
     return json.loads(json.dumps({"do": "jobs-submit", "epoch": 1, "launches": launches}))
 
 
@@ -155,7 +155,7 @@ def test_a_directive_on_which_the_run_depends_is_refused(host: Host):
     assert results["a:1.1"]["error"] == "The directive --name cannot be given, because the run depends on it."
 
 
-def test_another_batch_job_with_the_same_id_is_not_taken_for_ours(host: Host, stub: StubQueue):
+def test_another_batch_job_with_the_same_id_is_not_adopted(host: Host, stub: StubQueue):
     host.submit(launch("a"))
     path = stub.directory / "1.job"
     path.write_text(path.read_text().replace("a.run-1", "another"))
@@ -187,7 +187,7 @@ def test_a_job_that_the_batch_system_refuses_fails_alone(host: Host, stub: StubQ
     assert host.status("j20")["END_REASON"] == "unstartable"
 
 
-def test_all_jobs_are_asked_about_with_one_command(host: Host, stub: StubQueue):
+def test_all_jobs_are_queried_with_one_command(host: Host, stub: StubQueue):
     host.submit(*[launch(f"j{number}") for number in range(20)])
     before = len(stub.calls("list"))
     assert host.poll() == []
@@ -195,7 +195,7 @@ def test_all_jobs_are_asked_about_with_one_command(host: Host, stub: StubQueue):
     assert len(words) == 20
 
 
-def test_the_queue_is_asked_at_its_intervals_only(tmp_path: Path, stub: StubQueue):
+def test_the_queue_is_queried_at_its_intervals_only(tmp_path: Path, stub: StubQueue):
     host = Host(tmp_path / "run", stub, submit_poll_interval=600.0, poll_interval=600.0)
     for name in ("a", "b", "c"):
         host.submit(launch(name))
@@ -215,7 +215,7 @@ def test_a_kill_does_not_wait_for_the_interval(tmp_path: Path, stub: StubQueue):
     assert ended.reason == EndReason.CANCEL
 
 
-def test_a_launch_that_arrives_again_is_known(host: Host, stub: StubQueue):
+def test_a_repeated_launch_is_recognised(host: Host, stub: StubQueue):
     host.submit(launch("a"))
     assert host.submit(launch("a")) == {"a:1.1": "known"}
     assert len(stub.jobs()) == 1
@@ -225,7 +225,7 @@ def test_a_launch_that_arrives_again_is_known(host: Host, stub: StubQueue):
     assert len(stub.jobs()) == 1
 
 
-def test_a_job_that_ended_while_nobody_looked_is_found(host: Host, stub: StubQueue, tmp_path: Path):
+def test_a_job_that_ended_between_two_polls_is_found(host: Host, stub: StubQueue, tmp_path: Path):
     host.submit(launch("a", "false"))
     stub.run("1")
     stub.forget("1")
@@ -271,7 +271,7 @@ def test_nothing_is_submitted_while_the_command_of_a_killed_process_lives(
     host: Host, stub: StubQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     stub.set("submit", "die", "2")
-    stub.set("find", "answer")  # its batch job is not in the queue yet
+    stub.set("find", "answer")  # the batch job of the killed process is not in the queue yet
     submitter = os.fork()
     if submitter == 0:
         host.submit(launch("a"))
@@ -326,7 +326,7 @@ def test_an_attempt_submitted_twice_is_executed_once(host: Host, stub: StubQueue
 
 
 def test_an_attempt_that_starts_while_it_is_submitted_again_is_not_lost(host: Host, stub: StubQueue):
-    """The batch system takes it late, and lists it too late to be found."""
+    """The batch system takes it late, and lists it too late for the search."""
     stub.set("submit", "silent", "cannot connect to the server")
     stub.set("find", "answer")
     host.submit(launch("a", "sh", "-c", "echo x >> ../count; until [ -e ../go ]; do sleep 0.02; done; exit 3"))
@@ -393,7 +393,7 @@ def test_a_submission_that_always_fails_without_a_reason_is_given_up(host: Host,
     assert len(stub.calls("submit")) == 3
 
 
-def test_a_submit_command_that_hangs_is_killed_and_others_go_on(tmp_path: Path, stub: StubQueue):
+def test_a_submit_command_that_hangs_is_killed_and_others_continue(tmp_path: Path, stub: StubQueue):
     Host(tmp_path / "run", stub).submit(launch("a"))
     host = Host(tmp_path / "run", stub, timeout=2.0)
     stub.set("submit", "hang")
@@ -417,7 +417,7 @@ def test_a_submit_command_that_hangs_is_killed_and_others_go_on(tmp_path: Path, 
         ("answer", "WARNING: cannot connect\n", "cannot be reached"),
     ],
 )
-def test_no_job_is_gone_when_the_batch_system_cannot_be_asked(
+def test_no_job_is_lost_when_the_batch_system_cannot_be_queried(
     host: Host, stub: StubQueue, trouble: str, text: str, problem: str
 ):
     host.submit(launch("a"), launch("b"))
@@ -437,7 +437,7 @@ def test_a_line_that_is_not_understood_does_not_hide_the_other_jobs(host: Host, 
     stub.set("list", "answer", f"GARBAGE\n{stub.id('b')} CANCELLED b.run-1.b_1.1\n")
     assert [ended.id for ended in ends(host.poll())] == ["b:1.1"]
     assert "is not understood: GARBAGE" in host.jobs.problem
-    # The line may be about any of the others.
+    # The line may be about any other job.
     assert {running.id for running in host.view.live()} == {"a:1.1", "c:1.1"}
 
 
@@ -466,7 +466,7 @@ def test_a_job_that_the_batch_system_has_forgotten_is_lost(host: Host, stub: Stu
     assert ended.message == "Stub does not know job 1 any more, and its program was not started."
 
 
-def test_the_accounting_tells_why_a_forgotten_job_is_over(host: Host, stub: StubQueue):
+def test_the_accounting_gives_the_cause_of_a_forgotten_job(host: Host, stub: StubQueue):
     host.submit(launch("a"))
     stub.forget("1")
     stub.set("ended", "states", '{"1": "NODEFAIL"}')
@@ -495,7 +495,7 @@ def test_the_state_of_a_batch_job_that_is_over_is_the_cause(
     assert host.status("a")["END_REASON"] == reason
 
 
-def test_the_last_words_of_a_script_that_could_not_start_are_told(host: Host, stub: StubQueue):
+def test_the_last_output_of_a_script_that_could_not_start_is_reported(host: Host, stub: StubQueue):
     host.submit(launch("a"))
     host.directory("a").joinpath("job.err").write_text("job: 7: exec: /usr/bin/python3.9: not found\n")
     stub.set_state("1", "COMPLETED")
@@ -523,7 +523,7 @@ def test_a_job_that_was_not_submitted_yet_is_ended_without_a_batch_job(host: Hos
     assert stub.jobs() == []
 
 
-def test_a_kill_that_the_batch_system_does_not_hear_is_repeated(host: Host, stub: StubQueue):
+def test_a_kill_that_the_batch_system_misses_is_repeated(host: Host, stub: StubQueue):
     host.submit(launch("a"))
     stub.set("kill", "fail", "cannot connect")
     host.order_end("a", "")
@@ -564,7 +564,7 @@ def test_a_job_that_the_batch_system_ends_is_lost_with_its_cause(host: Host, stu
     assert "cancelled in Stub by a user or an administrator" in ended.message
 
 
-def test_a_job_that_the_batch_system_ended_is_reported_without_cause_when_nobody_tells_it(
+def test_a_job_that_the_batch_system_ended_is_reported_without_cause_when_it_is_unknown(
     host: Host, stub: StubQueue, monkeypatch: pytest.MonkeyPatch
 ):
     host.submit(launch("a", "sleep", "1000"))
@@ -694,7 +694,7 @@ def test_a_channel_that_waits_for_the_ledger_while_it_is_replaced_writes_nothing
 def test_a_ledger_that_another_host_has_written_is_read_again_although_its_size_is_remembered(
     host: Host, stub: StubQueue, monkeypatch: pytest.MonkeyPatch
 ):
-    """As with the attributes of files that a client of a network file system keeps for some seconds."""
+    """A client of a network file system keeps attributes of files for some seconds."""
     host.submit(launch("a"))
     ledger = host.layout.of_host(".ledger", "batch")
     real, remembered = os.stat, os.stat(ledger)

@@ -36,7 +36,7 @@ def worker(host: Host) -> Iterator[BatchWorker]:
 
 
 def wait_for_end(host: Host, worker: BatchWorker) -> Ended:
-    """The next end, as a channel finds it."""
+    """The next end that a channel reports."""
     while True:
         ready, _, _ = select.select([worker], [], [], 30)
         assert ready, "no change was announced"
@@ -57,7 +57,7 @@ def test_a_request_is_answered_while_the_batch_system_hangs(stub: StubQueue, wor
     wait_for(lambda: len(stub.jobs()) == 2, 30, "the submission of both")
 
 
-def test_an_end_is_announced_without_asking_the_batch_system(host: Host, stub: StubQueue, worker: BatchWorker):
+def test_an_end_is_announced_without_a_query_of_the_batch_system(host: Host, stub: StubQueue, worker: BatchWorker):
     worker.submit(request(launch("a", "false")))
     wait_for(lambda: "JOB_ID" in host.status("a"), 30, "the submission")
     asked = len(stub.calls("list"))
@@ -67,7 +67,7 @@ def test_an_end_is_announced_without_asking_the_batch_system(host: Host, stub: S
     assert len(stub.calls("list")) <= asked + 1
 
 
-def test_the_queue_is_asked_at_once_why_a_job_was_ended(host: Host, stub: StubQueue, worker: BatchWorker):
+def test_the_queue_is_queried_at_once_for_the_cause_of_an_end(host: Host, stub: StubQueue, worker: BatchWorker):
     worker.submit(request(launch("a", "sleep", "1000")))
     wait_for(lambda: "JOB_ID" in host.status("a"), 30, "the submission")
     runner = stub.start("1")
@@ -87,7 +87,7 @@ def test_a_waiting_job_is_killed_soon(host: Host, stub: StubQueue, worker: Batch
     assert ended.reason == EndReason.CANCEL
 
 
-def test_a_batch_system_that_cannot_be_asked_is_noticed_once(tmp_path: Path, stub: StubQueue):
+def test_a_batch_system_that_cannot_be_queried_is_reported_once(tmp_path: Path, stub: StubQueue):
     host = Host(tmp_path / "run", stub, submit_poll_interval=0.1)
     stub.set("list", "fail", "cannot connect")
     worker = BatchWorker(host.jobs)

@@ -24,10 +24,10 @@ def test_logs_of_an_earlier_start_of_the_run_are_found(far: FarSide) -> None:
     assert content == b"out\n"
 
 
-def test_what_is_no_file_of_an_attempt_is_refused(far: FarSide) -> None:
+def test_paths_that_are_no_file_of_an_attempt_are_refused(far: FarSide) -> None:
     far.submit(script("1", "ln -s /etc/passwd $QCG_PM_ATTEMPT_DIR/link"))
     far.ended("1")
-    for directory, file, told in (
+    for directory, file, message in (
         ("1/job-1/../../../..", "job.out", "is not a directory of an attempt"),
         ("/etc", "passwd", "is not a directory of an attempt"),
         ("1/job-1/NN", "../NN/job.out", "is not the name of a file"),
@@ -36,7 +36,7 @@ def test_what_is_no_file_of_an_attempt_is_refused(far: FarSide) -> None:
         ("1/unknown/NN", "job.out", "There is no attempt 1/unknown/NN"),
     ):
         reply, content = far.raw_call("cat-log", directory=directory, mode="cat", file=file)
-        assert told in reply["error"]
+        assert message in reply["error"]
         assert content == b""
 
 
@@ -71,7 +71,7 @@ def test_following_ends_when_the_reader_is_gone(far: FarSide) -> None:
 
 
 def test_following_ends_with_the_input_of_a_reader_that_keeps_it_open(far: FarSide) -> None:
-    """Its ssh may outlive it, and read on."""
+    """The ssh of the reader may outlive it, and keep reading."""
     far.submit(script("1", "echo one; sleep 1000"))
     until((far.log / "job/1/job-1/NN/job.out").exists, "the output of the job")
     request = far.request("cat-log", directory="1/job-1/NN", mode="tail", file="job.out", until_eof=True)

@@ -1,4 +1,4 @@
-"""What `qcg-pm hosts check` asks the far side for."""
+"""The requests of `qcg-pm hosts check` to the far side."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from tests.support.disks import fill, mounting
 from tests.support.stub_queue import StubQueue
 
 PAGE = 4096
-"""Bytes that a small file system gives a file at once: the last page of a file can be written to a full disk."""
+"""The number of bytes that a small file system allocates at once: the last page of a file can be written on a full
+disk."""
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_a_job_on_a_full_disk_is_killed_through_a_new_channel(far: FarSide) -> N
     assert far.ended("1")[0][2:4] == ["cancel", "enough"]
 
 
-def test_a_new_manager_reaches_jobs_on_a_full_disk_and_is_told_why_no_others_start(far: FarSide) -> None:
+def test_a_new_manager_reaches_jobs_on_a_full_disk_and_learns_why_no_others_start(far: FarSide) -> None:
     start_and_fill(far)
     reply = far.init(log="log.20190418T025047Z", notify={"how": "messages"})
     (notice,) = reply["notices"]
@@ -229,7 +230,7 @@ def test_a_batch_job_on_a_full_disk_is_killed(disk: Path, tmp_path: Path) -> Non
 
 
 class FullDisk:
-    """Lets writes to one file fail, and no others."""
+    """Makes writes to one file fail, and no others."""
 
     def __init__(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_full = True

@@ -1,4 +1,4 @@
-"""The gate with any input, as a program, and with the real rsync."""
+"""The gate with random input, as a program, and with the real rsync."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_no_path_leads_out_of_the_run_directories(path: str) -> None:
     assert os.path.normpath(os.path.join(POLICY.home, command[-1])).startswith("/nonexistent/home/qcg-run/")
 
 
-# The alphabet holds no word that is a program, because the shell of the next test gets everything that is admitted.
+# The alphabet has no word that is a program, because the shell of the next test gets every admitted line.
 @given(st.lists(st.text("ab \t'\"\\$;~#=-`*", max_size=12), min_size=20, max_size=40))
 def test_admitted_words_are_those_that_a_shell_sees(texts: list[str]) -> None:
     split = {}
@@ -83,7 +83,7 @@ print(sys.argv[1:], os.environ["QCG_PM_GATE_ADMITS"].count(","), os.getcwd(), "P
 
 
 class Host:
-    """A home directory behind a gate. `ssh` stands in the place of the program and of sshd."""
+    """A home directory behind a gate. `ssh` replaces both the program and sshd."""
 
     def __init__(self, directory: Path) -> None:
         self.home = directory / "home"

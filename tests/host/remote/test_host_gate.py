@@ -1,4 +1,4 @@
-"""What the gate admits and refuses. Python 3.6 reads this file."""
+"""Commands that the gate admits and refuses. Python 3.6 reads this file."""
 
 import os
 import re
@@ -187,7 +187,7 @@ REFUSED = [
 
 
 def sentence_of(call, *arguments):
-    """Why the call refuses its arguments."""
+    """The reason why the call refuses its arguments."""
     try:
         call(*arguments)
     except Refused as refused:

@@ -77,7 +77,7 @@ def test_the_status_file_has_the_whole_life_of_an_attempt(far: FarSide) -> None:
     assert states["1/unknown/NN"] == {}
 
 
-def test_records_and_status_files_say_what_an_attempt_used(far: FarSide) -> None:
+def test_records_and_status_files_have_the_usage_of_an_attempt(far: FarSide) -> None:
     far.submit(script("1", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
     (ended,) = far.ended("1")
     usage = Usage(*ended[-1])
@@ -95,7 +95,7 @@ def test_a_memory_limit_holds_without_a_connection(far: FarSide) -> None:
     assert far.ended("1")[0][2] == "memory"
 
 
-def test_a_launch_that_arrives_again_is_known_and_not_started_again(far: FarSide) -> None:
+def test_a_repeated_launch_is_recognised_and_not_started_again(far: FarSide) -> None:
     job = script("1", "echo run >> ../count")
     assert far.submit(job) == {"1": "accepted"}
     assert far.submit(job) == {"1": "known"}

@@ -17,7 +17,7 @@ from tests.support.tiers import per_tier
 
 
 class Manager:
-    """The near side in short: keeps launches until they are answered, and starts lost attempts again."""
+    """A simple manager: it keeps launches until they are answered, and starts lost attempts again."""
 
     def __init__(self, far: FarSide, jobs: int) -> None:
         self.far = far
@@ -35,7 +35,7 @@ class Manager:
         report = channel.call("jobs-poll", acks=self.acked, full=True)
         self._take(report["reports"])
         live = {running[0] for running in report["live"]}
-        # An attempt that was accepted is live or has an end, whatever was killed.
+        # An accepted attempt is live or has an end, whatever was killed.
         assert self.accepted <= live | set(self.ends), self.accepted - live - set(self.ends)
         assert not live & set(self.ends)
         self.unanswered = {id: launch for id, launch in self.unanswered.items() if id not in live}
@@ -104,7 +104,7 @@ def test_no_attempt_is_lost_or_runs_twice_whatever_is_killed(far: FarSide) -> No
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
                 else:
-                    # Half of the channels die with a request under way, whose reply is lost.
+                    # Half of the channels die while a request is pending, and its reply is lost.
                     if chance.random() < 0.5:
                         channel.send("jobs-submit", launches=manager.prepare())
                         time.sleep(chance.uniform(0, 0.03))

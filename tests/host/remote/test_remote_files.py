@@ -28,7 +28,7 @@ def test_values_of_a_status_file_keep_newlines_and_backslashes(tmp_path: Path) -
     assert status_file.read(str(tmp_path)) == {"ATTEMPT": "1", "MESSAGE": ["a\nb", "c\\n=d\r"], "ENDED": ""}
 
 
-def test_a_status_file_tells_what_an_attempt_used(tmp_path: Path) -> None:
+def test_a_status_file_has_the_usage_of_an_attempt(tmp_path: Path) -> None:
     usage = Usage(1_500_000, 20, 2048, 300, 4, 512, 0)
     ended = Ended("1", 2.0, 0, EndReason.EXIT, "", 7, 1.0, [], usage)
     status_file.append(str(tmp_path), status_file.end_lines(ended))
@@ -144,7 +144,7 @@ def test_a_line_that_is_being_written_is_read_later(tmp_path: Path) -> None:
 
 
 def with_hole(path: Path, id: str, filler: bytes) -> bytes:
-    """A ledger that a reader sees with `filler` in place of the line of the end of this attempt. Returns the whole."""
+    """A ledger in which `filler` replaces the line of the end of this attempt. Returns the whole content."""
     whole = path.read_bytes()
     (line,) = [line for line in whole.split(b"\n") if line.startswith(b'["e"') and b'"%s"' % id.encode() in line]
     path.write_bytes(whole.replace(line, (filler * len(line))[: len(line)]))
@@ -155,7 +155,7 @@ def with_hole(path: Path, id: str, filler: bytes) -> bytes:
 def test_a_record_that_a_network_file_system_shows_later_is_not_skipped(tmp_path: Path, filler: bytes) -> None:
     path = tmp_path / "ledger"
     ledger = Ledger(str(path))
-    at = time.time() - 600  # the command that found these ends came later
+    at = time.time() - 600  # the command that found these ends ran later
     for id in ("1", "2", "3"):
         ledger.ended(Ended(id, at, 0, EndReason.EXIT, "", 7, at, []))
     ledger.flush()

@@ -113,11 +113,11 @@ def test_a_supervisor_of_an_earlier_boot_leaves_a_gap_in_its_numbers(far: FarSid
 
 
 def claimed(far: FarSide, id: str, claim: str | None, status: str) -> None:
-    """An attempt of which the ledger knows nothing. `claim`: the boot in its claim; None: the claim is empty."""
+    """An attempt that the ledger does not have. `claim`: the boot id in its claim; None: the claim is empty."""
     directory = far.run_dir / LOG / f"job/1/job-{id}/01"
     directory.mkdir(parents=True)
     (directory / "job.status").write_text(f"ATTEMPT={id}\n{status}")
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "ledger": "wizard",
         "host": "wizard",
         "boot": claim,
@@ -126,7 +126,7 @@ def claimed(far: FarSide, id: str, claim: str | None, status: str) -> None:
         "grant": [],
     }
     path = far.service / "claims" / id
-    path.write_text("" if claim is None else json.dumps(told))
+    path.write_text("" if claim is None else json.dumps(content))
     path.chmod(0o600)
 
 

@@ -1,4 +1,4 @@
-"""One channel that stays open: requests, and records by themselves."""
+"""One channel that stays open: it answers requests, and sends new records."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_the_end_of_a_job_arrives_by_itself(far: FarSide) -> None:
         assert {event["ledger"] for event in open_channel.events} == {"wizard"}
 
 
-def test_who_asks_for_news_is_woken_at_once(far: FarSide) -> None:
-    """Otherwise records from just before that request arrive a second later."""
+def test_a_watcher_of_the_supervisor_is_woken_at_once(far: FarSide) -> None:
+    """Otherwise records from just before that request would arrive a second later."""
     far.init()
     far.submit(script("1", "sleep 600"))
     with socket.socket(socket.AF_UNIX) as connection:
@@ -52,7 +52,7 @@ def test_records_come_once_and_again_with_a_full_report(far: FarSide) -> None:
         assert list((far.service / "claims").iterdir()) == []
 
 
-def test_a_channel_ends_when_its_manager_is_gone_and_the_job_goes_on(far: FarSide) -> None:
+def test_a_channel_ends_when_its_manager_is_gone_and_the_job_continues(far: FarSide) -> None:
     with channel(far) as first:
         first.init()
         first.call("jobs-poll", acks={}, full=True)
@@ -178,7 +178,7 @@ def test_a_channel_ends_when_its_manager_is_silent(far: FarSide) -> None:
 
 
 def test_ends_arrive_after_the_run_directory_was_removed(far: FarSide) -> None:
-    """By the job itself, or by somebody else once its start was reported and acknowledged."""
+    """The job itself removes it, or a user does once the start was reported and acknowledged."""
     go = far.home / "go"
     with channel(far) as opened:
         opened.init()

@@ -33,7 +33,7 @@ def far(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FarSide]:
     far.kill_everything()
 
 
-def test_jobs_run_under_one_supervisor_and_the_manager_is_told(far: FarSide) -> None:
+def test_jobs_run_under_one_supervisor_and_the_manager_is_notified(far: FarSide) -> None:
     notices = far.init()["notices"]
     assert [notice for notice in notices if f"The file system of {far.run_dir} has no locks;" in notice]
     requests = [far.request("jobs-submit", launches=[script(str(number), "sleep 600")]) for number in range(4)]
@@ -45,7 +45,7 @@ def test_jobs_run_under_one_supervisor_and_the_manager_is_told(far: FarSide) -> 
     for command in commands:
         with command:
             assert command.wait() == 0
-    # One that found the name taken has said so and may still be exiting; a second one with jobs would stay.
+    # A supervisor that found the name taken may still be exiting; a second one with jobs would stay.
     until(lambda: len(far.supervisor_pids()) == 1, "a single supervisor")
     assert sorted(running[0] for running in far.poll()["live"]) == ["0", "1", "2", "3"]
     assert len(far.call("jobs-kill", ids=["0", "1", "2", "3"], how="kill", reason="cancel", message="")["done"]) == 4
