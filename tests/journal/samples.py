@@ -43,7 +43,7 @@ def executing(run: Attempt, pid: int = 4711, at: float = 201.0) -> Transition:
 
 
 def begun(of: Job) -> Transition:
-    """The first iteration of a job has started, and so the job has."""
+    """The effects of the start of the first iteration, and so of its job."""
     return Transition(of, -1, State.EXECUTING, 201.0)
 
 

@@ -21,7 +21,7 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import REPORT_SIZE
 from tests.journal.samples import ended, job, run, scheduled
 
-# Adds a job, runs it, and says so after each commit, for ever. Checkpoints are frequent, so that some are hit.
+# Adds and runs jobs forever, and prints a line after each commit. Checkpoints are frequent, so that some are hit.
 WRITER = """
 import sys
 from pathlib import Path
@@ -62,26 +62,26 @@ def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
 def test_committed_changes_survive_a_killed_manager(tmp_path: Path):
     path = tmp_path / "registry.sqlite"
     chance = random.Random(1)
-    told = {"added": 0, "ended": 0}
+    printed = {"added": 0, "ended": 0}
     for _ in range(12):
         with start_child(WRITER, path, 20) as child:
             assert child.stdout is not None
             for _ in range(chance.randint(1, 300)):
                 word, seq = child.stdout.readline().split()
-                told[word] = int(seq)
+                printed[word] = int(seq)
             child.kill()
             for line in child.stdout:
                 if line.endswith("\n"):
                     word, seq = line.split()
-                    told[word] = int(seq)
+                    printed[word] = int(seq)
         assert child.returncode == -signal.SIGKILL
         journal = Journal.open(path)
         loaded = journal.load()
         final = [one.seq for one in loaded.final]
         unfinished = [one.seq for one in loaded.unfinished]
         assert sorted(final + unfinished) == list(range(1, loaded.max_seq + 1))
-        assert told["added"] <= loaded.max_seq <= told["added"] + 1
-        assert told["ended"] in (0, *final)
+        assert printed["added"] <= loaded.max_seq <= printed["added"] + 1
+        assert printed["ended"] in (0, *final)
         assert journal.acked().get("agent", 0) == max(final, default=0)
         journal.close()
 
@@ -99,7 +99,7 @@ def test_a_second_manager_is_refused_while_the_first_lives(tmp_path: Path, monke
     Journal.open(path).close()
 
 
-# Holds the lock of the registry, and never touches its content.
+# Holds the lock of the registry, and does not touch its content.
 HOLDER = """
 import fcntl, signal, sys
 with open(sys.argv[1], "r+b") as file:
@@ -110,7 +110,7 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def test_a_file_system_without_locks_still_has_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """There a lock cannot be had, which looks like a lock that another manager has."""
+    """A lock cannot be acquired there, which looks like a lock of another manager."""
     path = tmp_path / "registry.sqlite"
     Journal.create(path).close()
     monkeypatch.setattr(schema, "SECONDS_TO_WAIT_FOR_A_LOCK", 0.05)
@@ -193,7 +193,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Take all the room that is left."""
+    """Use up all free space."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         size = 65536

@@ -68,7 +68,7 @@ def journal(path: Path) -> Iterator[Journal]:
 
 
 def reopened(journal: Journal) -> Journal:
-    """Ended and opened again; the fixture closes what is in `journal`, so the new one takes its place there."""
+    """The journal, closed and opened again; it replaces the entry in `journal`, which the fixture closes."""
     journal.close()
     journal.__dict__.update(Journal.open(journal.path).__dict__)
     return journal
@@ -340,7 +340,7 @@ def test_a_registry_of_the_format_before_gets_the_table_for_earlier_attempts(jou
     journal.__dict__.update(Journal.open(path).__dict__)
 
 
-def test_what_attempts_used_is_kept(journal: Journal):
+def test_the_usage_of_attempts_is_stored(journal: Journal):
     one = job(1)
     first, second = run(one), run(one, attempt=2)
     first.usage, second.usage = Usage(1, 2, 3, 4, 5, 6, 7), Usage(1_000_000, 2_000_000, 1 << 30, 40, 50, 1 << 45, 70)
@@ -538,7 +538,7 @@ def test_ends_that_are_not_committed_are_not_shown(journal: Journal):
     one, two = job(1), job(2)
     for effect in (Added([one, two]), ended(run(one))):
         journal.record(effect)
-    journal.job_record(1)  # a question writes what was gathered
+    journal.job_record(1)  # a query writes the pending changes
     assert uncommitted(journal)
     assert ends(journal) == []
     journal.commit()

@@ -97,7 +97,7 @@ def test_frames_that_may_be_incomplete_are_copied_again_until_they_are_old(tmp_p
 
 
 def test_a_frame_that_was_incomplete_when_it_was_copied_is_shown_later(tmp_path: Path):
-    """As on network file systems, which may show a frame before the one in front of it."""
+    """As on network file systems, which may show a frame before the previous one."""
     journal = Journal.create(tmp_path / FILE_NAME)
     add(journal, 1)
     other = tmp_path / "other"
@@ -190,7 +190,7 @@ def test_managers_that_crash_are_followed_by_others_that_resume(tmp_path: Path):
 
 @pytest.mark.sampled
 def test_a_replica_is_consistent_while_a_manager_writes_at_full_speed(tmp_path: Path):
-    """With restarts of the WAL, several times between two refreshes and while files are copied."""
+    """The WAL restarts several times between two refreshes, and while files are copied."""
     path = tmp_path / FILE_NAME
     with start_child(WRITER, path, 100) as child:
         assert child.stdout is not None
@@ -219,7 +219,7 @@ def test_refreshes_take_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pyt
     clock = iter([100.0, 101.0, 119.9, 120.1, 120.2])
     with RegistryReplica(tmp_path / FILE_NAME) as copy:
         monkeypatch.setattr(replica, "time", type("Clock", (), {"monotonic": staticmethod(lambda: next(clock))}))
-        with closing(copy.refresh()) as connection:  # took a second
+        with closing(copy.refresh()) as connection:  # this refresh took a second
             assert names(connection) == expected(1)
         add(journal, 2)
         with closing(copy.refresh()) as connection:
@@ -256,7 +256,7 @@ def test_threads_share_a_replica(tmp_path: Path):
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_can_be_read_of_a_damaged_registry_is_shown(tmp_path: Path, closed: bool):
+def test_the_readable_part_of_a_damaged_registry_is_shown(tmp_path: Path, closed: bool):
     path = tmp_path / FILE_NAME
     journal = Journal.create(path)
     add(journal, 1, 2)
@@ -272,7 +272,7 @@ def test_what_can_be_read_of_a_damaged_registry_is_shown(tmp_path: Path, closed:
     journal.close()
 
 
-def test_damage_can_be_looked_for_later(tmp_path: Path):
+def test_the_check_for_damage_can_be_deferred(tmp_path: Path):
     path = tmp_path / FILE_NAME
     journal = Journal.create(path)
     add(journal, 1, 2)
@@ -286,7 +286,7 @@ def test_damage_can_be_looked_for_later(tmp_path: Path):
             assert unreadable_of(connection) == ["attempt of job 1: state"]
 
 
-def test_what_is_no_registry_of_this_user_is_refused(tmp_path: Path, temporary: Path):
+def test_a_file_that_is_no_registry_of_this_user_is_refused(tmp_path: Path, temporary: Path):
     path = tmp_path / FILE_NAME
     with pytest.raises(JournalError, match="There is no registry at"):
         RegistryReplica(path)
@@ -303,7 +303,7 @@ def test_what_is_no_registry_of_this_user_is_refused(tmp_path: Path, temporary: 
     assert list(temporary.iterdir()) == []
 
 
-def test_a_registry_that_is_removed_is_told_in_a_sentence(tmp_path: Path):
+def test_a_registry_that_is_removed_is_reported_in_one_sentence(tmp_path: Path):
     path = tmp_path / FILE_NAME
     journal = Journal.create(path)
     add(journal, 1)
@@ -372,7 +372,7 @@ def test_files_of_a_killed_process_are_removed_by_the_next_one(registry: Path, t
         child.kill()
         child.wait()
         with RegistryReplica(registry):
-            assert len(list(temporary.iterdir())) == 2  # of the other one, and this one
+            assert len(list(temporary.iterdir())) == 2  # the directory of the other process, and of this one
         other.terminate()
     assert list(temporary.iterdir()) == []
 
@@ -420,7 +420,7 @@ def test_a_replica_follows_a_real_manager(tmp_path: Path):
 
 
 def _complete_registry(wd: Path) -> Path | None:
-    """None before the manager has created its tables."""
+    """None until the manager has created its tables."""
     for path in wd.glob(f".qcgpjm-service-*/{FILE_NAME}"):
         with suppress(JournalError), RegistryReplica(path) as copy:
             copy.refresh().close()

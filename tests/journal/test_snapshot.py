@@ -64,7 +64,7 @@ def test_the_registry_of_a_crashed_run_is_read_without_changing_it(tmp_path: Pat
 
 def test_the_registry_of_a_live_manager_is_consistent_whenever_it_is_read(tmp_path: Path):
     path = tmp_path / "registry.sqlite"
-    # Not so often that a reader who has to share his core never gets through between two of them.
+    # With pauses between commits, so that a reader that shares the core can finish.
     with start_child(WRITER, path, 100) as child:
         assert child.stdout is not None
         child.stdout.readline()
@@ -83,11 +83,11 @@ def test_the_registry_of_a_live_manager_is_consistent_whenever_it_is_read(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [(None, "There is no registry at"), (b"", "never completely"), (b"x" * 9000, "not a database")]
+    ("text", "message"), [(None, "There is no registry at"), (b"", "never completely"), (b"x" * 9000, "not a database")]
 )
-def test_a_snapshot_of_a_file_that_is_no_registry_raises_an_error(tmp_path: Path, text: bytes | None, told: str):
+def test_a_snapshot_of_a_file_that_is_no_registry_raises_an_error(tmp_path: Path, text: bytes | None, message: str):
     path = tmp_path / "registry.sqlite"
     if text is not None:
         path.write_bytes(text)
-    with pytest.raises(JournalError, match=told), snapshot(path):
+    with pytest.raises(JournalError, match=message), snapshot(path):
         pass
