@@ -97,7 +97,7 @@ def test_a_plain_launch_starts_the_program_itself():
     assert made.grant == [("n1", (3,), ())]
 
 
-def test_real_cores_are_bound_to():
+def test_jobs_are_bound_to_real_cores():
     assert launch(TWO, replace(SITE, bindings={"n1": {0: 4, 1: 5}})).cores == (4, 5)
 
 
@@ -125,13 +125,13 @@ WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]
         # Slurm counts threads, and so does the machine; in the second case the agent is confined.
         ((2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(4, 2), {2: 1, 3: 5}),
         ((2, 3), [1, 5], WITH_THREADS, Layout(4, 2), {2: 1, 3: 5}),
-        # Slurm counts cores, which have threads that it does not know of.
+        # Slurm counts cores, which have threads unknown to it.
         ((0, 1, 2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(4), {0: 0, 1: 1, 2: 2, 3: 3}),
         ((2, 3), [2, 6, 3, 7], WITH_THREADS, Layout(4), {2: 2, 3: 3}),
-        # It counts threads as if they were cores, or not all cores.
+        # Slurm counts threads as cores, or does not count all cores.
         ((2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(8), {2: 1, 3: 5}),
         ((0, 1), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(2), {0: 0, 1: 1}),
-        # It gives others than the machine has.
+        # Slurm gives other cores than the machine has.
         ((20, 21), [8, 9], [], Layout(64), {20: 8, 21: 9}),
         ((0, 1), [2, 3], [[0], [1], [2], [3]], Layout(4), {0: 2, 1: 3}),
         ((0, 1, 2, 3), [0, 1], [[0], [1]], Layout(4), None),

@@ -163,7 +163,7 @@ def test_srunmpi_starts_a_process_for_each_line_of_the_machine_file():
     assert made.files == {"machines": "n1\nn1\nn2\nn2\nn2\n"}
 
 
-def test_srun_is_not_given_a_number_per_node_that_it_would_complain_about():
+def test_srun_gets_no_number_per_node_that_it_would_warn_about():
     assert "SLURM_NTASKS_PER_NODE" not in launch("srunmpi", UNEVEN, SLURM).env
     assert launch("srunmpi", ONE, SLURM).env["SLURM_NTASKS_PER_NODE"] == "2"
 
@@ -205,25 +205,25 @@ def test_openmpi_across_nodes_gives_each_node_its_gpus():
     assert "n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;;" in made.argv[-4]
 
 
-def test_arguments_of_srun_about_binding_replace_our_binding():
+def test_arguments_of_srun_about_binding_replace_the_binding_of_the_model():
     options = ModelOptions(srun_args=("--cpu-bind=rank",))
     assert launch("srunmpi", UNLIKE, bound(SLURM), model_opts=options).argv[-3:] == ["--cpu-bind=rank", "prog", "-x"]
 
 
 @pytest.mark.parametrize(
-    ("multi_node", "told"),
+    ("multi_node", "message"),
     [
         (None, "and this run uses no allocation; start it inside one, or use another model: openmpi or intelmpi"),
         (batch_system("hostfile").multi_node(), "and the hosts of a file have no batch system; use another model:"),
         (MultiNode(), "and this batch system starts no steps; use another model: openmpi or intelmpi for MPI"),
     ],
 )
-def test_srunmpi_without_steps_says_what_to_do(multi_node: MultiNode | None, told: str):
+def test_srunmpi_without_steps_says_what_to_do(multi_node: MultiNode | None, message: str):
     made = launch("srunmpi", ONE, replace(LOCAL, multi_node=multi_node))
     assert made.setup, "the host takes the message from descriptor 3"
     done = subprocess.run(["bash", "-c", '"$@" 3>&1', "sh", *made.argv], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert told in done.stdout
+    assert message in done.stdout
 
 
 # -- one core -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The page about models shows the commands that are really started."""
+"""The page about models shows the real commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INSIDE = Grant((NodePart("n1", (0, 1)),))
 
 
 def described(model: str) -> JobDescription:
-    """The job of the page, under this model."""
+    """The job of the page, with this model."""
     shown: dict[str, Any] = json.loads(next(block.text for block in BLOCKS if block.language == "json"))
     execution = {**shown["execution"], "model": model}
     if model != "openmpi":
@@ -55,12 +55,12 @@ def launched(model: str) -> Launch:
         ("srunmpi", ACROSS, UNBOUND),
     ],
 )
-def test_the_commands_are_those_that_are_started(model: str, grant: Grant, site: Site):
+def test_the_page_shows_the_commands_that_are_started(model: str, grant: Grant, site: Site):
     command = command_line(described(model), -1, grant, "7.1", site)
     assert command.replace("FILES/7.1/", "FILES/") in SHOWN
 
 
-def test_the_files_are_those_that_are_written():
+def test_the_page_shows_the_files_that_are_written():
     ranks = launched("openmpi").files["ranks"].splitlines()
     assert [line for line in SHOWN if line.startswith("rank ")] == ranks
     for line in launched("intelmpi").files["processes"].splitlines():

@@ -90,7 +90,7 @@ def test_the_run_directory_is_filled_in_when_it_is_known():
     assert RUN_DIRECTORY not in repr(known)
 
 
-def test_a_job_behind_a_batch_system_sees_what_it_has_requested():
+def test_a_job_behind_a_batch_system_sees_its_request():
     request = ResourceRequest(Amount(4, 4), Amount(2, 2), gpus=1, memory=500, host="cluster")
     slot = Grant((NodePart("cluster", (17,)),))
     more = {"remote": Remote(directives={"--partition": "debug"}), "wall_time": 60.0}
