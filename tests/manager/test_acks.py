@@ -1,4 +1,4 @@
-"""What agents may forget."""
+"""Records that agents may forget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on the cores of a host: who gets what, which claims hold, and what happens when the file cannot be used."""
+"""Claims on the cores of a host: which run gets which cores, how long claims hold, and errors of the claims file."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_released_claim_is_gone(directory: Path, start_run: StartRun):
 
 def test_a_claim_in_use_is_kept_fresh(directory: Path):
     claims = Claims(directory)
-    claims.touch()  # there is no file yet, which does no harm
+    claims.touch()  # there is no file yet, which is no error
     claims.claim(ONE, [0])
     os.utime(data_file(directory), (0, 0))
     claims.touch()

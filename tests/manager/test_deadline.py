@@ -1,4 +1,4 @@
-"""The time of a manager: measured with a clock that does not jump, and compared with the end of the allocation."""
+"""The deadline of a manager: it uses a monotonic clock, and follows the end of the allocation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOON = 1_800_000_000.0
 
 
 class MovedClock(Clock):
-    """Time passes when the test says so, and the time of day can be set."""
+    """A clock whose time passes when the test requests it, and whose time of day can be set."""
 
     def __init__(self) -> None:
         self._steady = 1000.0
@@ -48,7 +48,7 @@ class MovedClock(Clock):
 
 
 class SlowExecutor:
-    """Its hosts end their jobs only when the test lets them."""
+    """An executor whose hosts end their jobs only when the test allows it."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -96,7 +96,7 @@ def a_pilot() -> Any:
 
 
 def an_allocation(seconds: float) -> Allocation:
-    """That ends in so many seconds."""
+    """An allocation that ends in this number of seconds."""
     return Allocation(AllocationRef("7"), [], {}, NOON + seconds)
 
 
@@ -216,7 +216,7 @@ def test_a_manager_ends_when_its_allocation_is_over(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_manager_without_jobs_notices_the_end_of_its_time():
-    """It looks seldom, but not so seldom that the grace period is over."""
+    """The manager checks seldom, but often enough for the grace period."""
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -257,7 +257,7 @@ def test_jobs_read_after_the_first_check_are_checked_soon(
 async def shut_down(
     monkeypatch: pytest.MonkeyPatch, options: Options, allocation: Allocation | None, patience: float
 ) -> tuple[bool, Any]:
-    """Whether the manager waits so long for slow agents; and the engine at the end."""
+    """Whether the manager waits this long for slow agents; and the engine at the end."""
     monkeypatch.setattr(shutdown, "EXIT_TIMEOUT", 0.01)
     monkeypatch.setattr(deadline, "KILL_GRACE", 0.01)
     pilot, clock = a_pilot(), MovedClock()
@@ -289,7 +289,7 @@ def test_at_the_end_of_an_allocation_running_jobs_end_with_it(monkeypatch: pytes
 
 
 def test_an_end_that_no_agent_has_reported_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
-    """The ledger of an agent that died may have it: a job that has succeeded must not run again."""
+    """The ledger of a dead agent may have the end: a job that has succeeded must not run again."""
 
     async def die(self: SlowExecutor, grace: float, reason: str) -> None:
         await self.may_end.wait()

@@ -1,4 +1,4 @@
-"""The engine between core, journal and executor: what must have happened before what."""
+"""The engine between core, journal and executor: the order of commits, launches and replies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.support.waiting import wait_for
 
 
 def test_a_requeued_attempt_is_committed_before_the_next_one_starts(tmp_path: Path):
-    """Else a manager that comes after a crash would not know what the second attempt is."""
+    """Otherwise a manager that resumes after a crash would not know the second attempt."""
 
     async def test(wired: Wired) -> None:
         wired.reported()
         await wired.engine.submit(jobs("one"))
         await wired.until("launch 1.1")
         wired.happened.clear()
-        wired.reported()  # and the agent has not got it
+        wired.reported()  # and the agent did not receive it
         await wired.until("launch 1.2")
         assert wired.happened.index("commit") < wired.happened.index("launch 1.2")
 
@@ -84,7 +84,7 @@ def test_a_reached_limit_of_failures_is_committed_in_the_next_turn(tmp_path: Pat
 
 
 def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
-    """Else a machine that dies takes from the journal what the agent has forgotten."""
+    """Otherwise a crash of the machine could lose records that the agent has already dropped."""
 
     async def test(wired: Wired) -> None:
         wired.reported()
@@ -113,7 +113,7 @@ def test_all_synced_records_are_acknowledged_after_two_concurrent_syncs_failed(
             wired.executor.report("local", Ended(f"{number}.1", 2.0, 0, "exit", "", 7, 1.0))
             engine.commits.commit()
             syncs.append(asyncio.ensure_future(engine.commits.sync()))
-            await asyncio.sleep(0)  # it has begun, and knows what it is about
+            await asyncio.sleep(0)  # the first sync has started, with the records so far
         failures = await asyncio.gather(*syncs, return_exceptions=True)
         assert [type(failure) for failure in failures] == [JournalError] * 2
         wired.journal.unsyncable = False
@@ -125,7 +125,7 @@ def test_all_synced_records_are_acknowledged_after_two_concurrent_syncs_failed(
 
 
 def test_the_end_of_an_attempt_on_two_nodes_is_acknowledged_when_both_have_reported(tmp_path: Path):
-    """Else a manager that dies meanwhile would never learn how it ended."""
+    """Otherwise the end would be lost if the manager dies in between."""
 
     async def test(wired: Wired) -> None:
         wired.executor.connect("n1")
@@ -163,26 +163,26 @@ def test_a_job_is_overdue_only_after_waiting_under_its_manager(tmp_path: Path):
 
 def test_running_jobs_are_announced_only_when_their_host_connects_for_the_first_time(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told = wired.notices()
+        notices = wired.notices()
         await wired.engine.submit(jobs("one"))
         live = [Running("1.1", 7, 1.0, [("n1", (0,), ())])]
         wired.executor.connect("n1", *live)
         wired.executor.disconnect("n1")
         wired.executor.connect("n1", *live)
-        assert told == ["1 job was found running"]
+        assert notices == ["1 job was found running"]
 
     run(tmp_path, test, TWO_HOSTS)
 
 
 def test_prefilled_and_displaced_attempts_are_not_announced_as_running(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told = wired.notices()
+        notices = wired.notices()
         await wired.engine.submit(jobs("runs", "waits", "displaced"))
         displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
         wired.reported(
             Running("1.1", 7, 1.0, GRANT), Running("2.1", 0, 0.0, GRANT), displaced, Running("9.1", 9, 1.0, GRANT)
         )
-        assert told == ["1 job was found running"]
+        assert notices == ["1 job was found running"]
 
     run(tmp_path, test, fallback_node="n0")
 
@@ -198,8 +198,8 @@ def test_a_failure_without_a_message_is_logged_without_a_colon(tmp_path: Path, c
     logger.addHandler(caplog.handler)
     run(tmp_path, test)
     logger.removeHandler(caplog.handler)
-    told = {record.getMessage() for record in caplog.records}
-    assert {line for line in told if "FAILED" in line} == {"it:0 FAILED: exit code 3", "it FAILED"}
+    notices = {record.getMessage() for record in caplog.records}
+    assert {line for line in notices if "FAILED" in line} == {"it:0 FAILED: exit code 3", "it FAILED"}
 
 
 def test_a_submission_that_cannot_be_stored_leaves_no_trace(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What a request is answered is what is true, whatever fails between its commit and its sync."""
+"""Replies are correct whatever fails between commit and sync."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.manager.wired import GRANT, Wired, jobs, run
 
 
 def stored(directory: Path) -> list[str]:
-    """The jobs that are not final in the registry, as a manager that resumes would find them."""
+    """The unfinished jobs in the registry, as a manager that resumes would find them."""
     with snapshot(directory / "registry.sqlite") as connection:
         return [job.name for job in queries.job_records(connection) if not job.state.is_final]
 
@@ -71,7 +71,7 @@ def reported(directory: Path) -> list[str]:
 
 
 def test_jobs_refused_by_a_failed_sync_leave_no_entry_in_the_report(tmp_path: Path):
-    """Also when one of them waits for another; a job that had ended before keeps its entry."""
+    """Even when one of them waits for another; a job that had ended before keeps its entry."""
 
     async def test(wired: Wired) -> None:
         await wired.engine.submit(jobs("before"))
@@ -113,7 +113,7 @@ def test_a_job_omitted_by_a_refused_one_is_in_the_report(tmp_path: Path):
 
 
 def test_a_job_omitted_by_a_refused_one_is_in_the_report_while_another_refused_one_runs(tmp_path: Path):
-    """As many jobs end as were refused, but not the same ones."""
+    """The number of ended jobs equals the number of refused jobs, but they are different jobs."""
 
     async def test(wired: Wired) -> None:
         async def start_first_and_submit_dependent() -> None:

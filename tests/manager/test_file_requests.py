@@ -48,7 +48,7 @@ def test_a_submission_that_cannot_be_stored_is_tried_again(tmp_path: Path):
 
 
 def test_a_submission_that_waits_for_disk_space_does_not_count_as_done(tmp_path: Path):
-    """Else a manager that comes after a crash would pass it over."""
+    """Otherwise a manager that resumes after a crash would skip the submission."""
 
     async def test(wired: Wired) -> None:
         pilot = Manager(wired.engine, "x")
@@ -65,7 +65,7 @@ def test_a_submission_that_waits_for_disk_space_does_not_count_as_done(tmp_path:
 
 
 MANY = {"request": "submit", "jobs": [job(f"j{number}", "true") for number in range(1000)]}
-"""So many jobs that other work is done while they are parsed."""
+"""A number of jobs whose parsing takes so long that other work is done meanwhile."""
 
 
 def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: Path):
@@ -120,7 +120,7 @@ def test_requests_to_end_are_committed_before_they_are_answered(
     async def test(wired: Wired) -> None:
         (request,) = raw(request_of_client)
         assert (await answer(Manager(wired.engine, "x"), request)).code == 0
-        # What the next manager finds when this one is killed now.
+        # The registry as the next manager finds it when this manager is killed now.
         copy = tmp_path / "copy"
         copy.mkdir()
         for suffix in ("", "-wal"):
@@ -187,7 +187,7 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
 
 def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told = wired.notices()
+        notices = wired.notices()
         fine = {"request": "submit", "jobs": [job("fine", "echo", "${it} ${HOME}", iteration=2)]}
         slips = {"request": "submit", "jobs": [job(f"j{number}", "echo", "${itt}") for number in range(20)]}
         without, reply = [(await answer(Manager(wired.engine, "x"), one)).data or {} for one in raw(fine, slips)]
@@ -195,14 +195,14 @@ def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_pat
         assert reply["submitted"] == 20
         slip = "${itt} is no variable and stays as it is; did you mean ${it}?"
         assert reply["warnings"] == [*[f"job 'j{number}': {slip}" for number in range(10)], FURTHER]
-        assert told == [f"Warning: {warning}" for warning in reply["warnings"]]
+        assert notices == [f"Warning: {warning}" for warning in reply["warnings"]]
 
     run(tmp_path, test)
 
 
 def test_files_that_all_iterations_write_to_are_warned_about_in_the_reply(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told = wired.notices()
+        notices = wired.notices()
         shared = {"iteration": {"stop": 100_000}, "stdout": "o"}
         jobs = [job("own", "true", iteration=2, stdout="o.${it}"), job("all", "true", **shared)]
         for more in ([], [job("plain", "echo", "${HOME}")]):
@@ -211,6 +211,6 @@ def test_files_that_all_iterations_write_to_are_warned_about_in_the_reply(tmp_pa
             reply = (await answer(Manager(wired.engine, "x"), request)).data or {}
             sentence = 'all 100000 iterations write their stdout to the same file, "o"; put ${it} into its name'
             assert reply["warnings"] == [f"job 'all{len(more)}': {sentence}"]
-            assert told[-1] == f"Warning: {reply['warnings'][0]}"
+            assert notices[-1] == f"Warning: {reply['warnings'][0]}"
 
     run(tmp_path, test)

@@ -1,4 +1,4 @@
-"""How many cores are in use and how many jobs run, where jobs were sent to stand behind others."""
+"""Counts of used cores and running jobs, with prefilled jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def use(state: CoreState) -> tuple[int, int]:
 
 @pytest.fixture
 def ahead() -> CoreDriver:
-    """One of a hundred short jobs has ended, and the others have both cores of n1 one after another."""
+    """One of a hundred short jobs has ended, and the others share both cores of n1 one after another."""
     driver = CoreDriver(machine(2))
     driver.submit(job("it", its=100))
     driver.schedule()
@@ -50,7 +50,7 @@ def test_a_prefilled_attempt_has_no_cores_and_does_not_run(ahead: CoreDriver):
 
 
 def test_cores_of_successive_attempts_in_a_lane_are_counted_once(ahead: CoreDriver):
-    """A new manager hears of all that stand in a lane before it hears who has the cores."""
+    """A new manager receives queued launches before it learns the owner of the cores."""
     state = ahead.core.state
     core, _ = resume(save_state(state), machine(2), ahead.now, rerun_lost=False)
     assert use(core.state) == (2, 0)

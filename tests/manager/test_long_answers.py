@@ -1,4 +1,4 @@
-"""Answers about very many jobs: others are served while they are put together."""
+"""Replies about very many jobs: other requests are served while they are built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.manager.wired import Wired, jobs, run
 
 
 async def pauses(answering: asyncio.Task[Answer], meanwhile: Callable[[], object]) -> bool:
-    """Let something happen as soon as others are served; whether that was before the answer was there."""
+    """Do something as soon as other requests are served; whether that was before the reply was complete."""
 
     async def be_served() -> bool:
         meanwhile()
@@ -59,9 +59,9 @@ def test_a_job_may_be_removed_while_its_iterations_are_read(
             ended = Ended(f"1:{position}.1", 2.0, position % 2, "exit", "", 7, 1.0)
             wired.executor.report("local", ended)
         request = JobInfo(job_names=["many"], params=InfoParams(with_childs=True))
-        telling = asyncio.ensure_future(job_info.job_info(Manager(wired.engine, "x"), request))
-        assert await pauses(telling, lambda: removed and wired.engine.dispatch(Remove(["many"])))
-        data = (await telling).data
+        answering = asyncio.ensure_future(job_info.job_info(Manager(wired.engine, "x"), request))
+        assert await pauses(answering, lambda: removed and wired.engine.dispatch(Remove(["many"])))
+        data = (await answering).data
         assert data is not None
         entry = data["jobs"]["many"]
         if removed:

@@ -1,4 +1,4 @@
-"""`--metrics-file`: a file that is always whole, and a run that does not depend on it."""
+"""`--metrics-file`: the file is always complete, and the run does not depend on it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path: Path):
     assert (tmp_path / "run.prom").read_text() == "text"
 
 
-def test_something_else_than_a_file_is_left_alone(tmp_path: Path):
+def test_a_path_that_is_no_regular_file_is_left_alone(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
         with pytest.raises(OSError, match="is no regular file"):
@@ -84,7 +84,7 @@ def test_something_else_than_a_file_is_left_alone(tmp_path: Path):
 
 
 def follow(path: Path, test: Callable[[MetricsFile], Awaitable[None]], *made: RunSummary | Exception) -> None:
-    """Run a test with a file that gets one summary after another, and then the last one again."""
+    """Run a test with a file that gets these summaries in turn, and repeats the last one."""
     left = list(made)
 
     async def summarise() -> RunSummary:
@@ -108,7 +108,7 @@ async def until(predicate: Callable[[], bool]) -> None:
     await asyncio.to_thread(wait_for, predicate)
 
 
-def test_it_is_written_at_once_from_time_to_time_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_file_is_written_at_once_periodically_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics_file, "INTERVAL", 0.01)
     path = tmp_path / "run.prom"
 
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_written_is_one_warning(
     assert "No such file or directory" in caplog.text
 
 
-def test_a_file_system_that_hangs_holds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_hanging_file_system_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics_file, "INTERVAL", 0.01)
     monkeypatch.setattr(metrics_file, "PATIENCE", 0.1)
     go_on, calls = threading.Event(), []
@@ -170,7 +170,7 @@ def test_a_summary_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.
     assert not (tmp_path / "run.prom").exists()
 
 
-def test_a_last_summary_that_takes_too_long_is_the_one_before(
+def test_the_previous_summary_is_written_when_the_last_one_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(metrics_file, "SUMMARY_TIMEOUT", 0.05)

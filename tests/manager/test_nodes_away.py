@@ -1,4 +1,4 @@
-"""Nodes of an allocation that are not there, as those see it who ask."""
+"""Unreachable nodes of an allocation in the replies of a manager."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def deliver(
     meanwhile: Callable[[], Awaitable[None]] | None = None,
     hurry: asyncio.Event | None = None,
 ) -> float:
-    """Send messages and finish; returns the seconds for which the event loop did nothing else."""
+    """Send messages and finish; returns the longest time in seconds for which the event loop was blocked."""
 
     async def run() -> float:
         runner = NotificationCommands(commands, str(wd), timeout)
@@ -68,7 +68,7 @@ def test_a_command_gets_the_document_and_the_variables(tmp_path: Path):
     assert (tmp_path / "got").read_text() == f'{{"event": "end"}}\nend in {tmp_path}\n'
 
 
-def test_it_is_run_without_a_shell(tmp_path: Path):
+def test_a_command_is_run_without_a_shell(tmp_path: Path):
     program = "import json, sys; json.dump(sys.argv[1:], open('got', 'w'))"
     deliver([f'{sys.executable} -c "{program}" $HOME ";" touch x "a b"'], tmp_path, HELLO)
     assert json.loads((tmp_path / "got").read_text()) == ["$HOME", ";", "touch", "x", "a b"]
@@ -83,7 +83,7 @@ def test_all_commands_run_for_each_notification_one_after_another(tmp_path: Path
     assert lines == ["first-a", "second-a", "first-b", "second-b", "first-c", "second-c"]
 
 
-def test_what_a_command_prints_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_the_output_of_a_command_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     deliver(["sh -c 'echo sent; echo trouble >&2'"], tmp_path, HELLO)
     assert "notified with sh:\nsent\ntrouble" in caplog.text
@@ -175,7 +175,7 @@ def test_the_manager_does_not_wait_forever_for_the_end(tmp_path: Path, caplog: p
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_command_whose_start_hangs_holds_up_nobody_and_is_killed_when_it_has_started(
+def test_a_command_whose_start_hangs_blocks_nothing_and_is_killed_when_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     starts, go_on = threading.Event(), threading.Event()

@@ -51,7 +51,7 @@ def test_events_are_given_with_commas(text: str, on: NotifyOn):
         ("\x1b[2J", r"'\x1b[2J' is none of"),
     ],
 )
-def test_a_wrong_event_is_refused_in_a_sentence(text: str, sentence: str):
+def test_a_wrong_event_is_refused_with_one_sentence(text: str, sentence: str):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         parse_notify_on(text)
 
@@ -101,13 +101,13 @@ def test_the_next_manager_does_not_repeat_what_was_notified():
     assert events(resumed.failed(3)) == ["failures"]
 
 
-def test_the_next_manager_notifies_failures_that_were_found_after_the_end_of_the_one_before():
+def test_the_next_manager_notifies_failures_found_after_the_end_of_the_previous_manager():
     resumed = rules("first-failure", failures=1, notified=[])
     (found,) = resumed.failed(1)
     assert found.sentence == "1 job has failed"
 
 
-def test_failures_before_anybody_was_to_be_notified_are_no_news():
+def test_failures_before_notifications_were_enabled_are_not_notified():
     resumed = rules("first-failure,failures=3", failures=2, notified=None)
     assert resumed.failed(2) == []
     assert events(resumed.failed(3)) == ["failures"]
@@ -118,7 +118,7 @@ def test_failed_jobs_that_run_again_and_fail_again_are_no_first_failure():
     assert rule.failed(1) == []
 
 
-def test_what_is_not_wanted_is_not_notified():
+def test_unselected_events_are_not_notified():
     rule = rules("end")
     assert rule.failed(7) == []
     assert rule.look(0.0, status(1)) == rule.look(10**6, status(1, unwritable=True)) == []
@@ -167,9 +167,9 @@ def test_a_stall_is_notified_once_until_something_happens():
 
 def test_stalls_that_follow_one_another_are_notified_seldom():
     rule = rules("stall=1s")
-    told = [second for second in range(2000) if rule.look(float(second), status(second // 5))]
-    assert len(told) == 4
-    assert all(later - earlier >= STALL_PAUSE for earlier, later in pairwise(told))
+    stalls = [second for second in range(2000) if rule.look(float(second), status(second // 5))]
+    assert len(stalls) == 4
+    assert all(later - earlier >= STALL_PAUSE for earlier, later in pairwise(stalls))
 
 
 def test_a_registry_that_cannot_be_written_is_a_stall_after_a_while():

@@ -1,4 +1,4 @@
-"""Observers of a run: each gets the events that it has methods for, while it is subscribed."""
+"""Observers of a run: each gets the events for which it has methods, while it is subscribed."""
 
 from __future__ import annotations
 

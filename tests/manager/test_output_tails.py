@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 
 class HangingFiles:
-    """Files that hang until `go_on`, and the reads of them that began."""
+    """Files that hang until `go_on`, and the reads that have started."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -116,9 +116,9 @@ def test_displays_of_a_run_show_all_but_the_lines_that_hang(
         found = {group["example"]: group for group in (await service.data("summary"))["failed"]}
         assert set(found) == {"hangs", "fine"}
         assert found["hangs"]["last_lines"] == []
-        told = (await service.data("why", jobNames=["hangs"]))["jobs"]["hangs"]["data"]
-        assert told["sentence"] == "it failed: exit code 3"
-        assert "lastLines" not in told
+        reason = (await service.data("why", jobNames=["hangs"]))["jobs"]["hangs"]["data"]
+        assert reason["sentence"] == "it failed: exit code 3"
+        assert "lastLines" not in reason
         assert files.began.count("hangs.err") == 1
         files.go_on.set()
         monkeypatch.setattr(output_tails, "PATIENCE", 60.0)

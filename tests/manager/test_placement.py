@@ -1,4 +1,4 @@
-"""What the hello of an agent tells of its node."""
+"""The description of a node in the Hello of its agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcg.pilotjob.manager.placement import AllocationLayouts, Placement
 
 
 def layouts_after(*hellos: Hello, bind: bool = True) -> tuple[dict[str, NodeLayout], list[str]]:
-    """The layouts of the nodes, and the nodes that jobs are not bound on although they should be."""
+    """The layouts of the nodes, and the nodes without binding although binding was requested."""
     specs = [NodeSpec(name, (0, 1), ("1", "3")) for name in ("n1", "n2")]
     allocation = Allocation(
         AllocationRef("7"), specs, {}, None, {"n1": (0, 1), "n2": (0, 1)}, {"n1": (2, 1), "n2": (2, 1)}

@@ -1,4 +1,4 @@
-"""Random lives of a core, written to a registry: a manager that takes them up has the same books."""
+"""Random sequences of events in a core, written to a registry: a manager that resumes restores the same state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Recorded(CoreMachine):
         super().teardown()
 
     def check_registry(self) -> None:
-        if not self.base[0].max_seq:  # else its books began with others
+        if not self.base[0].max_seq:  # otherwise the restored core would have another initial state
             with TemporaryDirectory() as directory:
                 self.compare(Path(directory) / "registry.sqlite")
 
@@ -77,11 +77,11 @@ def past_of(core: CoreState) -> dict[tuple[str, int], tuple[int, dict[str, int],
 
 
 class Waits(NamedTuple):
-    """How a job or iteration waits."""
+    """The reason why a job or iteration waits."""
 
     held_since: float
     next_at: float
-    """End of its pause, if that is still to come."""
+    """The end of its pause, if that is in the future."""
     is_ready: bool
     request: ResourceRequest
     wall_time: float
@@ -89,7 +89,7 @@ class Waits(NamedTuple):
 
 
 def waiting_of(core: CoreState) -> dict[tuple[str, int], Waits]:
-    """What jobs and iterations that wait ask for, and whether they can be started when there is room."""
+    """The requests of waiting jobs and iterations, and whether they can be started when resources are free."""
     found = {}
     for job in core.jobs.values():
         for position in [-1] if job.iterations is None else range(len(job.iterations)):
@@ -113,7 +113,7 @@ def waiting_of(core: CoreState) -> dict[tuple[str, int], Waits]:
 
 
 def begun_of(core: CoreState) -> dict[str, list[bool]]:
-    """What has begun to run, in any attempt."""
+    """Jobs and iterations that have started in any attempt."""
     return {
         job.name: [
             has_begun(core, job, position)

@@ -84,7 +84,7 @@ def test_an_unknown_host_is_refused_at_submission(tmp_path: Path):
     on_wizard(test, tmp_path)
 
 
-def test_what_a_remote_host_reports_about_its_cpus_does_not_concern_other_nodes(tmp_path: Path):
+def test_cpus_reported_by_a_remote_host_do_not_affect_other_nodes(tmp_path: Path):
     async def test(wired: Wired) -> None:
         wired.reported()
         wired.engine.node_described("wizard", NodeLayout(cpus={0: 4, 1: 5}))
@@ -110,7 +110,7 @@ def test_a_job_of_a_host_that_is_away_is_sent_when_the_host_is_back(tmp_path: Pa
     on_wizard(test, tmp_path)
 
 
-def test_a_run_without_a_manager_still_tells_about_its_remote_jobs(tmp_path: Path):
+def test_a_run_without_a_manager_still_shows_its_remote_jobs(tmp_path: Path):
     async def test(wired: Wired) -> None:
         wired.reported()
         wired.executor.connect("wizard")

@@ -1,4 +1,4 @@
-"""Remote hosts of a run: their nodes, and what keeps a run from starting with them."""
+"""Remote hosts of a run: their nodes, and errors that prevent a run from starting with them."""
 
 from __future__ import annotations
 

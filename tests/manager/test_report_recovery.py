@@ -1,4 +1,4 @@
-"""`jobs.report` after a crash of the machine: what is missing is written again from the registry, each end once."""
+"""`jobs.report` after a crash of the machine: missing entries are restored from the registry, each end once."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def run_dir(ended: Path, tmp_path: Path) -> Path:
 
 
 def resume(run_dir: Path) -> None:
-    """Take up the run as a manager does, as far as the report is concerned."""
+    """Resume the run as a manager does, as far as the report is concerned."""
 
     async def within() -> None:
         journal = Journal.open(run_dir / FILE_NAME)
         options = stored_options(journal)
-        wd = Path(options.wd)  # where the jobs were, although this is a copy of the run directory
+        wd = Path(options.wd)  # the working directory of the jobs, although this is a copy of the run directory
         pilot = assemble_resumed(options, wd, run_dir, journal)
         await pilot.engine.close()
 
@@ -66,7 +66,7 @@ def resume(run_dir: Path) -> None:
 
 
 def entries(report: bytes) -> list[bytes]:
-    """Of a report without damage, in the order of their names."""
+    """The entries of an undamaged report, in the order of their names."""
     found = list(entries_of(report))
     assert all(entry.key for entry in found), report
     return sorted(entry.text for entry in found)
@@ -81,7 +81,7 @@ def check_recovered(run_dir: Path, before: bytes) -> None:
 
 
 def test_every_end_has_one_entry(run_dir: Path):
-    """The one that the others are compared with."""
+    """The report with which other tests compare."""
     before = (run_dir / "jobs.report").read_bytes()
     names = [entry.key.name for entry in entries_of(before) if entry.key]
     single = [b"good", b"bad", b"missing", b"omitted", b"too-large", b"it", b"same", b"never"]
@@ -131,7 +131,7 @@ def test_damaged_entries_are_written_again(run_dir: Path, damage: str):
 
 
 def test_an_interrupted_recovery_is_repeated(run_dir: Path):
-    """The manager died after it had cut the report, and before it had committed."""
+    """The manager died after it had truncated the report, and before it had committed."""
     path = run_dir / "jobs.report"
     before = path.read_bytes()
     path.write_bytes(before[: len(before) // 3])

@@ -1,4 +1,4 @@
-"""What a manager reads when it takes up a run."""
+"""The records that a manager reads when it resumes a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.manager.wired import Wired, jobs, run
 
 
 class Recorded(CoreDriver):
-    """All that happens is in a registry."""
+    """A core whose effects are recorded in a registry."""
 
     def __init__(self, path: Path, *cores: int) -> None:
         self.journal = Journal.create(path)

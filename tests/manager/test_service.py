@@ -1,4 +1,4 @@
-"""The service when something is not as it should be."""
+"""The service when an error occurs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.pilot import job, write_requests
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "message"),
     [
         (errno.ENOSPC, "No space left on device; make room, and try again"),
         (errno.EDQUOT, "Disk quota exceeded; make room, and try again"),
@@ -41,7 +41,7 @@ from tests.support.pilot import job, write_requests
     ],
 )
 def test_a_contact_file_that_cannot_be_written_is_a_usage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ):
     def cannot(*given: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -50,7 +50,7 @@ def test_a_contact_file_that_cannot_be_written_is_a_usage_error(
         await Service(Options(wd=str(tmp_path), nodes="1"), interfaces=InterfaceFactory()).run()
 
     monkeypatch.setattr(service, "announce", cannot)
-    with pytest.raises(UsageError, match=f"cannot be written: {told}"):
+    with pytest.raises(UsageError, match=f"cannot be written: {message}"):
         asyncio.run(begin())
     assert not list(tmp_path.iterdir()), "nothing is left of a run that could not begin"
 
@@ -98,7 +98,7 @@ def test_refused_descriptions_of_a_rerun_leave_nothing_to_be_written_later(tmp_p
 
 
 class AnsweringExecutor(MemoryExecutor):
-    """Connects to its only host itself, which ends every attempt at once."""
+    """An executor that connects to its only host itself, which ends every attempt at once."""
 
     def start(self) -> None:
         super().start()
@@ -179,7 +179,9 @@ def test_an_unexpected_error_in_a_request_is_answered_and_others_continue(
     assert "RuntimeError: a defect" in (tmp_path / "service.log").read_text()
 
 
-def test_a_parameter_file_that_no_thread_can_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_parameter_file_that_no_thread_can_read_is_reported_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

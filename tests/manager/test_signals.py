@@ -21,7 +21,7 @@ HUP, INT, TERM = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
 
 
 class Watched:
-    """A watch without a manager, and what it told."""
+    """A signal handler without a manager, and its notices."""
 
     def __init__(self, *, in_allocation: bool = False) -> None:
         self.notices: list[str] = []
@@ -72,7 +72,7 @@ def test_the_first_signal_requests_a_shutdown_with_a_grace_period(number: signal
         ((INT, INT), True),
         ((INT, TERM), True),
         ((HUP, TERM), True),
-        ((HUP, HUP), False),  # a closed terminal: of the kernel, and of the shell
+        ((HUP, HUP), False),  # a closed terminal: SIGHUP from the kernel, and from the shell
         ((TERM, HUP), False),
     ],
 )

@@ -1,4 +1,4 @@
-"""An engine with its parts, for tests: what happened in them, and a journal that can be broken."""
+"""An engine with its parts, for tests: a record of its actions, and a journal that can be broken."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ GRANT: list[NodeGrant] = [("n0", (0,), ())]
 
 
 class NotedJournal(Journal):
-    """Writes down when it commits and syncs, in the same list as the executor when it sends."""
+    """Records its commits and syncs in the list in which the executor records its messages."""
 
     happened: list[str]
     broken = False
     unsyncable = False
     on_sync: Callable[[], object] = staticmethod(lambda: None)
-    """For tests that want something to happen meanwhile; called in the thread that syncs."""
+    """Called in the thread that syncs, for tests of events during a sync."""
 
     def commit(self) -> None:
         if self.broken:
@@ -75,7 +75,7 @@ class NotedNotices(RunObserver):
 
 
 class MemoryHosts(MemoryExecutor):
-    """Hosts in memory, of which some are remote."""
+    """Hosts in memory, some of them remote."""
 
     def __init__(self, observer: ExecutorObserver, hosts: Mapping[str, list[str]], sent: list[str]) -> None:
         super().__init__(observer, hosts, sent)
@@ -103,12 +103,12 @@ class MemoryHosts(MemoryExecutor):
 
 
 class Wired:
-    """An engine with its parts, and what happened in them."""
+    """An engine with its parts, and a record of their actions."""
 
     def __init__(
         self, directory: Path, hosts: dict[str, list[str]], fallback_node: str, remote: Sequence[str] = ()
     ) -> None:
-        """`remote`: the names of those hosts that are remote, which are also the names of their nodes."""
+        """`remote`: the names of remote hosts, which are also the names of their nodes."""
         self.happened: list[str] = []
         journal = NotedJournal.create(directory / "registry.sqlite")
         assert isinstance(journal, NotedJournal)
@@ -139,7 +139,7 @@ class Wired:
         return observer.noted
 
     def reported(self, *live: Running) -> None:
-        """The first host has connected."""
+        """Connect the first host."""
         self.executor.connect("local", *live)
 
     async def until(self, what: str) -> None:
@@ -151,7 +151,7 @@ class Wired:
         async def is_written() -> bool:
             return engine.commits.is_idle
 
-        # Asked in the loop: from outside, a commit that is under way looks like one that nobody wants.
+        # Checked in the event loop: outside of it, a running commit looks like an unneeded one.
         await asyncio.to_thread(wait_for, lambda: asyncio.run_coroutine_threadsafe(is_written(), loop).result())
 
 
@@ -182,7 +182,7 @@ def run(
 
 
 def assemble_resumed(options: Options, wd: Path, run_dir: Path, journal: Journal) -> Manager:
-    """A manager with the jobs of an earlier one, which has not started yet."""
+    """A manager with the jobs of an earlier manager, which has not started yet."""
     requests = InterfaceFactory().read_file(msgspec.structs.replace(options, file_path=None))
     prepared = PreparedRun(wd, run_dir, options, journal, find_placement(options), requests, None, is_resumed=True)
     hub = Hub()
