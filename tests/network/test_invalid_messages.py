@@ -149,7 +149,7 @@ json_values = st.recursive(
     max_leaves=10,
 )
 keys = st.sampled_from(["jobs", "jobNames", "jobName", "params", "options", "command"]) | st.text(max_size=10)
-# Only those that neither run a command nor end the service.
+# Only requests that neither run a command nor end the service.
 names = st.sampled_from([name for name in REQUESTS if name not in ("finish", "control")]) | st.text(max_size=10)
 
 

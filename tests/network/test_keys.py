@@ -65,7 +65,7 @@ def test_the_ports_are_bound_to_loopback(service: Served):
     listening = set()
     inodes = set()
     for entry in Path(f"/proc/{service.process.pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # the line of a client that has just left
+        with suppress(FileNotFoundError):  # the connection of a client that has just disconnected
             inodes.add(os.readlink(entry))
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{service.process.pid}/net/{table}").read_text().splitlines()[1:]:

@@ -50,7 +50,7 @@ def connect(address: str) -> socket.socket:
 
 
 def announce(connection: socket.socket, announced: int, sent: int) -> None:
-    """A greeting, and the beginning of one large frame; as much of it as the other side takes."""
+    """Send a greeting and the start of one large frame, as much as the manager accepts."""
     with contextlib.suppress(OSError):
         connection.sendall(GREETING + bytes([LARGE_COMMAND]) + announced.to_bytes(8, "big"))
         for _ in range(0, sent, PART):
@@ -157,7 +157,7 @@ def test_one_frame_of_the_largest_size_is_answered(service: Served):
     assert json.loads(answer[-1])["code"] == 0
 
 
-def test_the_log_tells_a_client_with_keys_to_send_a_large_request_in_parts(service: Served):
+def test_the_log_advises_a_client_with_keys_to_send_a_large_request_in_parts(service: Served):
     sentence = f"a frame of more than {PART} bytes ends its connection: large requests have to be sent in parts"
 
     def is_told() -> bool:

@@ -40,7 +40,7 @@ def bulk(first: int, count: int) -> list[dict[str, Any]]:
 
 
 class Latency:
-    """How much the manager computes until a small request is answered, while something else goes on."""
+    """The processor time of the manager until a small request is answered, under other load."""
 
     def __init__(self, service: Served) -> None:
         self._service = service
@@ -90,7 +90,7 @@ def test_fifty_clients_and_a_hundred_thousand_jobs(occupied: Served):
     at_once = threading.Barrier(CLIENTS + 1)
 
     def live(number: int) -> list[float]:
-        """The life of one client; how much was computed until each of its small requests was answered."""
+        """The calls of one client; the processor time of the manager for each of its small requests."""
         took = []
         with occupied.client(zmq.DEALER) as client:
             client.ask("resourcesInfo")

@@ -20,7 +20,7 @@ from tests.report.test_metrics_text import summary
 
 
 class Untold(Job):
-    """Its name is part of every event."""
+    """A transition whose job name must not be read."""
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ REQUESTS = 2000
 
 
 class Handlers:
-    """In the place of all handlers: a request is answered when the test lets one go."""
+    """Replaces all handlers: a request is answered when the test releases it."""
 
     def __init__(self) -> None:
         self._let_go = asyncio.Semaphore(0)
@@ -43,7 +43,7 @@ class Handlers:
         return ok()
 
     async def let_go(self, count: int) -> None:
-        """One after the other: each may be taken for a reason to take further ones."""
+        """Release requests one after the other: each reply may make the manager read further requests."""
         for answered in range(self.answered + 1, self.answered + 1 + count):
             self._let_go.release()
             await self.until(lambda answered=answered: self.answered >= answered)  # type: ignore[misc]

@@ -35,13 +35,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def new_lines(service: Served) -> Callable[[], str]:
-    """What the log has said since the test began."""
+    """The lines of the log since the start of the test."""
     before = len(service.log())
     return lambda: service.log()[before:]
 
 
 def told(lines: str) -> int:
-    """How many connections these lines of the log tell of."""
+    """The number of connections that these lines of the log report."""
     return sum(map(int, re.findall(rf"(\d+) {MARK}", lines)))
 
 
@@ -63,7 +63,7 @@ def all_told(service: Served) -> None:
 
 
 def try_to_send(client: Bare, *frames: bytes) -> None:
-    """Who has been refused has nobody to send to any more, and a plain send waits for ever."""
+    """A refused peer has no connection to send to, and a blocking send would wait forever."""
     with contextlib.suppress(zmq.Again):
         client.socket.send_multipart(frames, zmq.NOBLOCK)
 
@@ -152,7 +152,7 @@ def connect(address: str) -> socket.socket:
 
 
 def push(connection: socket.socket, data: bytes) -> None:
-    """As much of it as the other side takes."""
+    """Send as much as the manager accepts."""
     with contextlib.suppress(OSError):
         connection.sendall(data)
 
