@@ -53,7 +53,7 @@ def ran(
     return Transition(of, position, state, end, run, 0 if state is State.SUCCEED else 3, message)
 
 
-def told(directory: Path, *effects: Effect, resources: bool = True) -> RunReport:
+def report_of(directory: Path, *effects: Effect, resources: bool = True) -> RunReport:
     journal = Journal.create(directory / "registry.sqlite")
     for effect in effects:
         journal.record(effect)
@@ -67,7 +67,7 @@ def told(directory: Path, *effects: Effect, resources: bool = True) -> RunReport
 
 
 def test_a_run_without_jobs_is_reported(tmp_path: Path):
-    report = told(tmp_path, resources=False)
+    report = report_of(tmp_path, resources=False)
     assert report.finished
     assert (report.jobs, report.started, report.utilisation, report.run_times) == ({}, None, None, None)
     assert "There are no jobs." in render_text(report)
@@ -79,7 +79,7 @@ def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
     good, bad, gone, late, _, runs = jobs
     cut = job(7, "cut", Iteration(0, 10))
     wide = job(8, "wide", Iteration(0, 5))
-    report = told(
+    report = report_of(
         tmp_path,
         Added([*jobs, cut, wide]),
         ran(good, 102, 103),
@@ -108,7 +108,7 @@ def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
 @pytest.mark.parametrize("state", [State.OMITTED, State.CANCELED, State.FAILED, State.SUCCEED])
 def test_one_job_of_any_kind_is_reported(tmp_path: Path, state: State):
     one = job(1, "one")
-    report = told(tmp_path, Added([one]), Transition(one, -1, state, 100.0, message="why"))
+    report = report_of(tmp_path, Added([one]), Transition(one, -1, state, 100.0, message="why"))
     assert report.jobs == {state.name: 1}
     assert (report.queue_times, report.run_times, report.utilisation) == (None, None, None)
     assert [failure.message for failure in report.failures] == (["why"] if state is State.FAILED else [])
@@ -119,7 +119,7 @@ def test_cpu_time_and_memory_come_from_the_attempts(tmp_path: Path):
     one, two, three, unknown = jobs
     asked = Grant((NodePart("n1", (0,), (), 100),))
     wide = Grant((NodePart("n1", (0,)), NodePart("n2", (0,))))
-    report = told(
+    report = report_of(
         tmp_path,
         Added(jobs),
         ran(one, 101, 105, grant=asked, usage=Usage(1_000_000, 1_000_000, 50 << 10, 0, 0, 0, 0)),
@@ -146,7 +146,7 @@ def test_cpu_time_and_memory_come_from_the_attempts(tmp_path: Path):
 def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):
     jobs = [job(1, "one"), job(2, "two"), job(3, "three")]
     one, two, three = jobs
-    report = told(
+    report = report_of(
         tmp_path,
         Added(jobs),
         ran(one, 101, 105),
@@ -173,7 +173,7 @@ def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):
 def test_a_limited_number_of_jobs_is_listed_and_the_rest_counted(tmp_path: Path):
     one = job(1, "it", Iteration(10, 210, 2))
     runs = [ran(one, 101, 101 + (7 * n) % 100, State.FAILED, position=n) for n in range(100)]
-    report = told(tmp_path, Added([one]), *runs, Transition(one, -1, State.FAILED, 300.0))
+    report = report_of(tmp_path, Added([one]), *runs, Transition(one, -1, State.FAILED, 300.0))
     assert report.failed == 100
     assert [failure.name for failure in report.failures] == [f"it:{index}" for index in range(10, 30, 2)]
     assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
@@ -188,7 +188,7 @@ def test_a_failure_is_reported_with_the_end_of_its_stderr(tmp_path: Path):
     (tmp_path / "wd5").mkdir()
     (tmp_path / "wd5" / "err.1").write_text("".join(f"line {n}\n" for n in range(20)) + "the [red]end\x1b[31m")
     one = job(1, "a[b]", Iteration(5, 6), wd="wd${it}", stderr="err.${ncores}")
-    report = told(directory, Added([one]), ran(one, 101, 102, State.FAILED, 0, message="exit code 3"))
+    report = report_of(directory, Added([one]), ran(one, 101, 102, State.FAILED, 0, message="exit code 3"))
     (failure,) = report.failures
     assert (failure.name, failure.message, failure.exit_code) == ("a[b]:5", "exit code 3", 3)
     assert failure.stderr == str(tmp_path / "wd5" / "err.1")
@@ -200,7 +200,7 @@ def test_an_iterated_job_that_can_never_run_is_reported_with_the_reason(tmp_path
     wide = job(1, "wide", Iteration(0, 3))
     wide.message = "9 cores requested, but only 8 exist"
     end = Transition(wide, -1, State.FAILED, 100.0, message=wide.message)
-    report = told(tmp_path, Added([wide]), QueuedIterationsFinal(wide, State.FAILED, 100.0), end)
+    report = report_of(tmp_path, Added([wide]), QueuedIterationsFinal(wide, State.FAILED, 100.0), end)
     assert (report.jobs, report.iterations) == ({"FAILED": 1}, {"FAILED": 3})
     assert [(failure.name, failure.message) for failure in report.failures] == [("wide", wide.message)]
     assert "wide FAILED: 9 cores requested, but only 8 exist\n" in render_text(report)
@@ -209,7 +209,7 @@ def test_an_iterated_job_that_can_never_run_is_reported_with_the_reason(tmp_path
 def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_reported_with_a_reason(tmp_path: Path):
     follow = job(1, "follow", Iteration(0, 1))
     effects = [Transition(follow, 0, State.OMITTED, 103.0, None, None, "it waits for 'it:0', which is FAILED")]
-    report = told(tmp_path, Added([follow]), *effects, Transition(follow, -1, State.OMITTED, 103.0))
+    report = report_of(tmp_path, Added([follow]), *effects, Transition(follow, -1, State.OMITTED, 103.0))
     assert report.omitted == ["follow OMITTED: none of its iterations was started, because of what they wait for"]
 
 
@@ -217,7 +217,7 @@ def test_an_omitted_job_is_reported_with_the_number_of_iterations_that_succeeded
     follow = job(1, "follow", Iteration(0, 4))
     done = [ran(follow, 101, 102, State.SUCCEED, index) for index in range(3)]
     last = Transition(follow, 3, State.OMITTED, 103.0, None, None, "it waits for 'it:3', which is FAILED")
-    report = told(tmp_path, Added([follow]), *done, last, Transition(follow, -1, State.OMITTED, 103.0))
+    report = report_of(tmp_path, Added([follow]), *done, last, Transition(follow, -1, State.OMITTED, 103.0))
     assert report.omitted == [
         "follow OMITTED: 1 of its 4 iterations was not started, because of what it waits for (the others: 3 SUCCEED)"
     ]
@@ -225,7 +225,7 @@ def test_an_omitted_job_is_reported_with_the_number_of_iterations_that_succeeded
 
 def test_a_failure_without_stderr_is_reported(tmp_path: Path):
     one = job(1, "one", stderr="gone.err")
-    (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures
+    (failure,) = report_of(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures
     assert failure.last_lines == []
 
 
@@ -270,7 +270,7 @@ def test_saved_output_of_failed_jobs_is_shown(tmp_path: Path):
         (saved / name).write_text(text)
     ends = [ran(one, 101.0, 102.0, State.FAILED) for one in (both, only_out, silent)]
     ends.append(ran(its, 101.0, 102.0, State.FAILED, position=1))
-    report = told(tmp_path, Added([both, only_out, its, silent]), *ends)
+    report = report_of(tmp_path, Added([both, only_out, its, silent]), *ends)
     found = {failure.name: (failure.stderr, failure.last_lines, failure.last_lines_of) for failure in report.failures}
     assert found == {
         "both": (f"{saved}/both.err", ["wrong"], f"{saved}/both.err"),
@@ -286,7 +286,7 @@ def test_saved_output_of_failed_jobs_is_shown(tmp_path: Path):
 def test_a_report_with_lost_nodes_mentions_on_lost_rerun(tmp_path: Path):
     one = job(1, "one")
     lost = Transition(one, -1, State.FAILED, 103.0, message="node lost: its agent has not been heard for 25 s")
-    text = render_text(told(tmp_path, Added([one]), lost))
+    text = render_text(report_of(tmp_path, Added([one]), lost))
     assert "With --on-lost rerun, jobs whose node is lost are started again." in text
 
 

@@ -1,4 +1,4 @@
-"""The table of attempts: every attempt once, with what is known of it; as records, CSV, Parquet and data frame."""
+"""The table of attempts: every attempt once, with all known values; as records, CSV, Parquet and data frame."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_parameters_from_files_are_in_the_table(tmp_path: Path):
     assert [json.loads(one.parameters)["name"] for one in attempts(tmp_path)] == ["x", "y"], "from the copy of the run"
 
 
-def test_what_attempts_used_and_had_is_in_the_table(tmp_path: Path):
+def test_usage_and_grants_of_attempts_are_in_the_table(tmp_path: Path):
     path = tmp_path / FILE_NAME
     write_registry(path, Shape(10, nodes=1, cores=2, failed=0.5))
     with snapshot(path) as connection:
@@ -266,7 +266,7 @@ def test_a_missing_package_is_named_with_the_command_to_install_it(
         )
 
 
-def test_what_cannot_be_read_or_written_is_told_in_a_sentence(wd: Path, tmp_path: Path):
+def test_files_that_cannot_be_read_or_written_are_reported_in_one_sentence(wd: Path, tmp_path: Path):
     with pytest.raises(ReportError, match="no run"):
         attempts(tmp_path)
     for option in ("--csv", "--parquet"):

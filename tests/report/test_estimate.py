@@ -53,7 +53,7 @@ def test_durations_that_differ_make_the_end_uncertain():
     assert few.latest - few.earliest > steady.latest - steady.earliest
 
 
-def test_what_is_not_known_counts_as_average_and_is_named():
+def test_unknown_durations_count_as_average_and_are_named():
     found = estimate(0.0, [load(80, 8, 10.0), load(20, 8, None, ended=0)], Left(dependent=60, held=5))
     assert found is not None
     assert found.at == 200.0

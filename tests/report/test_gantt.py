@@ -70,7 +70,7 @@ def test_names_in_bars_can_be_read(theme: str, state: str):
 
 
 def test_failures_are_marked_without_colour():
-    """A line in the bar and in its key of the legend, and in no other one."""
+    """A failure has a line in its bar and in its key of the legend, and no other bar has one."""
     picture = gantt(Timeline(columns(SAMPLE)), "run")
     marks = [shape for shape in picture.shapes if isinstance(shape, Rect) and shape.colour == "page"]
     rects = [shape for shape in picture.shapes if isinstance(shape, Rect) and shape.colour in ("SUCCEED", "FAILED")]
@@ -156,7 +156,7 @@ def test_the_command_writes_svg_and_png(tmp_path: Path):
     assert {PALETTE[name].light for name in ("page", "SUCCEED", "FAILED", "band", "curve")} <= colours
 
 
-def test_what_cannot_be_drawn_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_runs_that_cannot_be_drawn_are_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run_requests(tmp_path, [job("one", "true")])
     done = run("qcg-pm", "report", tmp_path, "--gantt", tmp_path / "run.gif")
     assert done.returncode == 2
@@ -211,8 +211,8 @@ def test_durations_are_in_words(seconds: float, words: str):
 DOCUMENTED = ROOT / "docs/images/gantt.svg"
 
 
-def test_the_picture_of_the_documents_is_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """QCG_PM_WRITE_IMAGES=1 draws it anew."""
+def test_the_picture_in_the_documents_is_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """QCG_PM_WRITE_IMAGES=1 writes the picture again."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     write_registry(tmp_path / FILE_NAME, Shape(90, nodes=2, cores=4, failed=0.06, retried=0.05))

@@ -1,4 +1,4 @@
-"""The history of a run in bins, and rates: no clock, no files."""
+"""The history of a run in bins, and rates, computed without a clock and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a run is read in small steps, between which a manager does other things."""
+"""The history of a run is read in small steps, between which a manager can do other work."""
 
 from __future__ import annotations
 

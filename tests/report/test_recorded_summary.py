@@ -119,7 +119,7 @@ def test_failures_are_grouped_with_an_example_and_its_last_lines(tmp_path: Path)
     assert sum(history_of(found).failures) == 6
 
 
-def test_what_is_left_is_named(tmp_path: Path):
+def test_unfinished_jobs_are_named(tmp_path: Path):
     done, left = job(1, "done"), job(2, "left", its=3)
     found = summary_of(tmp_path, Added([done, left]), ran(done, 101.0, 102.0))
     assert found.ended is None

@@ -23,7 +23,7 @@ from qcg.pilotjob.report.state_colours import (
 Triple = tuple[float, float, float]
 AA_TEXT = 4.5
 JUST_DISTINGUISHABLE = 0.02
-"""A distance of two colours in OKLab at which people begin to see a difference."""
+"""The distance of two colours in OKLab at which a difference becomes visible."""
 
 VISION: dict[str, tuple[Triple, Triple, Triple]] = {
     "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),

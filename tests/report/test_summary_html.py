@@ -59,7 +59,7 @@ def test_without_iterations_it_has_no_column_for_them():
     assert rows(summary_html(summary(iterations={})))[0] == ["", "jobs"]
 
 
-def test_cores_rates_and_the_expected_end_are_told():
+def test_cores_rates_and_the_expected_end_are_shown():
     html = summary_html(summary(rates=Rates(1.0, 2.5, 10.0), notices=("node n1 is away",)))
     for fact in ("5 of 8 cores used, 5 running", "0.5 of 2 GPUs used", "2.5 ends per second", "node n1 is away"):
         assert fact in html
@@ -67,7 +67,7 @@ def test_cores_rates_and_the_expected_end_are_told():
     assert ", as likely as not between " in html
 
 
-def test_a_run_without_a_manager_says_so():
+def test_the_table_shows_that_no_manager_runs():
     assert "no manager runs" in summary_html(summary(alive=False))
 
 
@@ -85,14 +85,14 @@ def test_cancelled_jobs_are_not_called_failed():
     assert "failed" not in text
 
 
-def test_what_has_ended_without_success_counts_as_failed():
+def test_jobs_that_ended_without_success_count_as_failed():
     units = {"SUCCEED": 1, "FAILED": 2, "CANCELED": 3, "OMITTED": 4, "EXECUTING": 5}
     assert progress_of(summary(units=units)) == (10, 9, 15)
     assert progress_of(summary(units={})) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
-def test_names_and_notices_stay_text(text: str):
+def test_names_and_notices_are_not_interpreted_as_html(text: str):
     plain = Page(summary_html(summary(run="x", notices=("y",))))
     html = summary_html(summary(run=text, notices=(text,)))
     assert not harm_in(html)

@@ -37,7 +37,7 @@ def covered(intervals: list[tuple[float, float]], first: float, last: float) -> 
 
 
 def end_of(one: One, last: float = 0.0) -> float:
-    """Every attempt ends after its start."""
+    """The end of an attempt, which is after its start."""
     return max(one.end or last, math.nextafter(one.start, math.inf))
 
 
@@ -177,7 +177,7 @@ def test_a_registry_is_read_with_names_and_repeated_attempts(tmp_path: Path):
         assert first.end <= bar.start
 
 
-def test_cells_that_no_manager_has_written_are_told_in_a_sentence(tmp_path: Path):
+def test_cells_that_no_manager_has_written_are_reported_in_one_sentence(tmp_path: Path):
     path = tmp_path / FILE_NAME
     write_registry(path, Shape(20))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -218,7 +218,7 @@ print(made.attempts, read, slowest, memory)
 
 @pytest.mark.sampled
 def test_a_million_attempts_take_little_time_and_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """In a process of its own, and in seconds of the processor: other tests run at the same time."""
+    """In a separate process, and in seconds of processor time: other tests run at the same time."""
     number = per_tier(100_000, 1_000_000)
     write_registry(tmp_path / FILE_NAME, Shape(number))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`jobs.report` has every end exactly once in the documented formats, after full disks and crashes, too."""
+"""`jobs.report` has every end exactly once in the documented formats, even after full disks and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts on two nodes with two cores each, for tests of what is computed from them."""
+"""Attempts on two nodes with two cores each, for tests of computed timelines."""
 
 from __future__ import annotations
 
