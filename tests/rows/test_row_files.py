@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, files: RowFiles)
 
 
 def without_copy(file: RowFile) -> RowFile:
-    """The file as jobs have it that were submitted before copies were kept."""
+    """The file as seen by jobs that were submitted before copies were kept."""
     return replace(file, content="")
 
 
@@ -368,7 +368,7 @@ def test_the_memory_for_a_file_does_not_grow_with_its_rows(tmp_path: Path, files
     assert large < 1.5 * small
 
 
-def test_what_a_csv_writer_writes_is_read_back(tmp_path: Path, files: RowFiles) -> None:
+def test_the_output_of_a_csv_writer_is_read_back(tmp_path: Path, files: RowFiles) -> None:
     values = ["", " ", '"', '""', ",", "\n", "\r\n", "a\rb", "ü", "x" * 1000, "'", "${it}", "\u2028", '",\n"']
     with (tmp_path / "params.csv").open("w", newline="") as file:
         writer = csv.writer(file)
