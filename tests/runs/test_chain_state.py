@@ -1,4 +1,4 @@
-"""What allocations of a run tell each other."""
+"""The state that allocations of a run pass on to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may take up a run, and agents on kernels that give no descriptor of a process."""
+"""Checks before a run is resumed, and agents on kernels without pidfds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN = """JobId={id} JobName=x
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A Slurm that knows these jobs and no others; until it is called, there is none."""
+    """A Slurm that knows only these jobs; until the function is called, there is no Slurm."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME"):
@@ -66,7 +66,7 @@ def in_allocation(monkeypatch: pytest.MonkeyPatch, job_id: str, node: str = "n1"
 
 
 def on_another_host(run_dir: Path) -> None:
-    """The manager that has announced itself here."""
+    """A manager that has announced itself on another host."""
     found = contact.read(run_dir)
     assert found is not None
     contact.write(run_dir, msgspec.structs.replace(found, host="elsewhere"))
@@ -161,7 +161,7 @@ def test_a_live_agent_of_another_allocation_on_this_host_is_an_error(
     assert (run_dir / "agent-n1.json").exists()
 
 
-def test_an_agent_started_by_ssh_has_ended_when_its_host_says_so(
+def test_an_agent_started_by_ssh_has_ended_when_its_host_reports_it(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     slurm()

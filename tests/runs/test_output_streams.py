@@ -96,7 +96,7 @@ def stream_path(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_attempts_that_alternate_are_told_apart(directory: Path, index: bool):
+def test_interleaved_attempts_are_separated(directory: Path, index: bool):
     two_attempts(directory).flush(index=index)
     assert read(directory, "a") == b"one more"
     assert read(directory, "a", STDERR) == b"wrong"
@@ -104,7 +104,7 @@ def test_attempts_that_alternate_are_told_apart(directory: Path, index: bool):
     assert read(directory, "c") is None
 
 
-def test_what_the_index_lacks_is_found(directory: Path):
+def test_frames_that_the_index_lacks_are_found(directory: Path):
     writing = two_attempts(directory)
     writing.flush()
     writing.open(3, "c")
