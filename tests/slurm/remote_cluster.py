@@ -56,7 +56,7 @@ class SlurmFarSide(FarSide):
         return self.cluster.start(*words, text=False, **pipes)  # type: ignore[return-value]
 
     def attach(self, **changes: Any) -> dict[str, Any]:
-        """As a manager that connects, and lets each poll ask the queue."""
+        """Connect as a manager does, with a query of the queue at each poll."""
         return self.init(batch=described(**{"submit_poll_interval": 0.0, "poll_interval": 0.0, **changes}))
 
     def command_on_host(self, subcommand: str) -> Process | None:

@@ -27,7 +27,7 @@ cat > "{program}.$1.json" << end
   "counts": "$QCG_PM_TASKS_PER_NODE", "cpus": "$QCG_PM_CPU_SET", "ended": $EPOCHREALTIME}}
 end
 """
-"""A parallel program in place of those of the sample, which records its grant and its run time."""
+"""A parallel program that replaces those of the sample, and records its grant and its run time."""
 
 
 class Life(NamedTuple):
@@ -89,7 +89,7 @@ def check_no_core_is_shared(lives: list[Life], granted: dict[str, list[tuple[str
         there = [one for one in lives if one.began <= moment.began < one.ended]
         used = sum((Counter(one.counts) for one in there), Counter())
         assert max(used.values()) <= CORES, f"more than there is when {moment.name} begins: {there}"
-    # Otherwise the checks above prove nothing.
+    # Otherwise the checks above are meaningless.
     assert any(set(one.counts) & set(other.counts) for one, other in together), "no two jobs ever shared a node"
     assert any(len(one.counts) > 1 and one.name.startswith("amber") for one in lives), "no job had parts of two nodes"
 

@@ -31,7 +31,7 @@ for round in {0..%(rounds)d}; do
     echo > go
 done &
 """
-"""Runs the command by hand, each time the manager hands over; then the manager continues."""
+"""Runs the command by hand, each time the manager passes the turn; then the manager continues."""
 
 
 @pytest.mark.timed
@@ -85,7 +85,7 @@ def measured(cluster: Cluster, described: dict[str, Any], nodes: int, command: s
 
 
 def turn(place: int, **more: Any) -> dict[str, Any]:
-    """A job that hands over to the script, and waits until the script hands back."""
+    """A job that passes the turn to the script, and waits until the script returns it."""
     return job(f"turn{place}", script="echo > back; read -r < go", **more)
 
 

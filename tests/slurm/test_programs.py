@@ -13,14 +13,14 @@ import json, os, sys, time
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 
-told = {}
+results = {}
 manager = LocalManager(["--wd", os.getcwd(), "--report-format", "json"], {"wdir": os.getcwd()})
 """
 
 END = """
 manager.finish()
 manager.cleanup()
-print("told", json.dumps(told))
+print("results", json.dumps(results))
 """
 
 SHAPES: dict[str, tuple[dict[str, Any], list[int]]] = {
@@ -43,22 +43,22 @@ SHARES: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 PLACES = """
 shapes, shares = json.loads(sys.argv[1])
-told["resources"] = manager.resources()
-told["logs"] = [os.path.exists(".qcgpjm-client/api.log"), os.path.exists("service.log")]
+results["resources"] = manager.resources()
+results["logs"] = [os.path.exists(".qcgpjm-client/api.log"), os.path.exists("service.log")]
 open("in", "w").write("text")
 for name, resources in shapes.items():
     execution = {"exec": "cat", "stdin": "in", "stdout": name + ".out", "stderr": name + ".err"}
     manager.submit(Jobs().add_std(name=name, execution=execution, resources=resources))
-    told[name] = list(manager.wait4(name).values())
+    results[name] = list(manager.wait4(name).values())
     info = manager.info_parsed(name)[name]
-    told[name] += [list(map(len, info.nodes.values())), info.wdir == os.getcwd()]
+    results[name] += [list(map(len, info.nodes.values())), info.wdir == os.getcwd()]
 for name, (resources, count) in shares.items():
     execution = {"exec": "hostname", "stdout": name + ".${it}"}
     manager.submit(Jobs().add_std(name=name, iteration={"stop": count}, execution=execution, resources=resources))
     manager.wait4(name)
     childs = manager.info_parsed(name, withChilds=True)[name].childs
-    told[name] = [child.total_cores for child in childs]
-    told[name + " hosts"] = [open(f"{name}.{index}").read().strip() in childs[index].nodes for index in range(count)]
+    results[name] = [child.total_cores for child in childs]
+    results[name + " hosts"] = [open(f"{name}.{index}").read().strip() in childs[index].nodes for index in range(count)]
 """
 
 CANCELS = """
@@ -75,60 +75,60 @@ for cores in (1, 2):
     manager.submit(Jobs().add(name=name, script=waits, iteration=12, numCores=cores))
     running(name, 8 // cores)
     manager.cancel(name)
-    told[name] = [*manager.wait4(name).values(), states(name)]
+    results[name] = [*manager.wait4(name).values(), states(name)]
 manager.submit(Jobs().add(name="some", script=waits, iteration=6, numCores=2))
 running("some", 4)
 manager.cancel(["some:0", "some:1", "some:5"])
 manager.wait4(["some:0", "some:1", "some:5"])
 open("go", "w").close()
 manager.wait4("some")
-told["some"] = states("some")
-told["counts"] = manager.info_parsed("some")["some"].iterations
+results["some"] = states("some")
+results["counts"] = manager.info_parsed("some")["some"].iterations
 deaf = "trap '' TERM; touch up.${it}; while :; do sleep 0.1; done"
 manager.submit(Jobs().add(name="deaf", script=deaf, iteration=8))
 while not all(os.path.exists(f"up.{index}") for index in range(8)):
     time.sleep(0.05)
 manager.cancel("deaf")
-told["deaf before"] = states("deaf")
-told["deaf"] = [*manager.wait4("deaf").values(), states("deaf")]
+results["deaf before"] = states("deaf")
+results["deaf"] = [*manager.wait4("deaf").values(), states("deaf")]
 """
 
 
 def run_program(cluster: Cluster, text: str, *arguments: Any) -> dict[str, Any]:
-    """The values that a program in an allocation of two nodes with four cores each has put into `told`."""
+    """The values that a program in an allocation of two nodes with four cores each has put into `results`."""
     program = Path(cluster.cwd / "program.py")
     program.write_text(BEGIN + text + END)
     (cluster.cwd / "arguments").write_text(json.dumps(arguments))
     batch: Job = cluster.sbatch('python program.py "$(cat arguments)"', nodes=2, ntasks_per_node=4, time=10)
     assert batch.wait(timeout=110) == 0, batch.output
-    told: dict[str, Any] = json.loads(batch.output.rpartition("told ")[2])
-    return told
+    results: dict[str, Any] = json.loads(batch.output.rpartition("results ")[2])
+    return results
 
 
 def test_jobs_of_a_program_get_the_cores_and_nodes_that_they_ask_for(cluster: Cluster):
     shapes = {name: shape for name, (shape, _) in SHAPES.items()}
     shares = {name: (shape, len(sizes)) for name, (shape, sizes) in SHARES.items()}
-    told = run_program(cluster, PLACES, shapes, shares)
-    assert told["resources"] == {"total_nodes": 2, "total_cores": 8, "used_cores": 0, "free_cores": 8}
-    assert told["logs"] == [True, True]
+    results = run_program(cluster, PLACES, shapes, shares)
+    assert results["resources"] == {"total_nodes": 2, "total_cores": 8, "used_cores": 0, "free_cores": 8}
+    assert results["logs"] == [True, True]
     for name, (_, cores) in SHAPES.items():
         if cores:
-            assert told[name] == ["SUCCEED", cores, True]
+            assert results[name] == ["SUCCEED", cores, True]
             assert (cluster.cwd / f"{name}.out").read_text() == "text"
             assert (cluster.cwd / f"{name}.err").read_text() == ""
         else:
-            assert told[name][:2] == ["FAILED", []]
+            assert results[name][:2] == ["FAILED", []]
     for name, (_, sizes) in SHARES.items():
-        assert told[name] == sizes
-        assert told[f"{name} hosts"] == [True] * len(sizes), "each ran on a node of its own grant"
+        assert results[name] == sizes
+        assert results[f"{name} hosts"] == [True] * len(sizes), "each ran on a node of its own grant"
 
 
 def test_a_program_cancels_jobs_and_iterations_on_all_nodes(cluster: Cluster):
-    told = run_program(cluster, CANCELS)
+    results = run_program(cluster, CANCELS)
     for name in ("all-1", "all-2"):
-        assert told[name] == ["CANCELED", ["CANCELED"] * 12]
+        assert results[name] == ["CANCELED", ["CANCELED"] * 12]
     lost = (0, 1, 5)
-    assert told["some"] == ["CANCELED" if index in lost else "SUCCEED" for index in range(6)]
-    assert told["counts"] == {"start": 0, "stop": 6, "total": 6, "finished": 6, "failed": 3}
-    assert told["deaf before"] == ["EXECUTING"] * 8, "until they are killed"
-    assert told["deaf"] == ["CANCELED", ["CANCELED"] * 8]
+    assert results["some"] == ["CANCELED" if index in lost else "SUCCEED" for index in range(6)]
+    assert results["counts"] == {"start": 0, "stop": 6, "total": 6, "finished": 6, "failed": 3}
+    assert results["deaf before"] == ["EXECUTING"] * 8, "until they are killed"
+    assert results["deaf"] == ["CANCELED", ["CANCELED"] * 8]

@@ -84,7 +84,7 @@ def test_fifty_jobs_go_through_one_command_and_one_refused_job_harms_no_other(fa
     assert {executions(far, f"j{n}") for n in range(49)} == {1}
 
 
-def test_one_look_at_the_queue_serves_all_jobs(far: SlurmFarSide, cluster: Cluster):
+def test_one_query_of_the_queue_serves_all_jobs(far: SlurmFarSide, cluster: Cluster):
     far.submit(
         *[script(f"1:{n}.1", "sleep 60", name=f"j{n}", remote=remote(f"j{n}", directives=HOLD)) for n in range(8)]
     )
@@ -153,10 +153,10 @@ def test_waiting_and_running_jobs_are_killed(far: SlurmFarSide):
     assert executions(far, "waits") == 0
 
 
-def test_a_job_that_ended_while_nobody_looked_is_found(far: SlurmFarSide, cluster: Cluster):
+def test_a_job_that_ended_between_two_polls_is_found(far: SlurmFarSide, cluster: Cluster):
     far.submit(script("1:1.1", execution("a", 5), name="a"))
     Job(cluster, far.job_id("a"), far.run_dir / "none").wait()
-    cluster.kill_controller()  # which alone knew of it
+    cluster.kill_controller()  # the ledger of the channel alone knew of the end
     again = SlurmFarSide(cluster, "n2")
     again.attach()
     assert [end[1:3] for end in again.ended("1:1.1")] == [[5, "exit"]]
@@ -176,7 +176,7 @@ def test_a_job_that_a_user_cancels_in_slurm_is_lost_with_that_cause(
     assert ended[3].startswith("The job was cancelled in Slurm by a user or an administrator, not through this run")
 
 
-def test_nobody_is_gone_while_the_controller_is_down(far: SlurmFarSide, cluster: Cluster):
+def test_no_job_is_lost_while_the_controller_is_down(far: SlurmFarSide, cluster: Cluster):
     far.attach(timeout=5.0)
     far.submit(script("1:1.1", "while [ ! -e ../go ]; do sleep 0.1; done", name="a"))
     until(lambda: "STARTED" in far.status("1/a/01"), "the start of the job")
@@ -243,7 +243,7 @@ def test_a_job_that_slurm_ends_at_its_time_limit_has_exceeded_its_time(cluster: 
 # -- over a channel ------------------------------------------------------------------------------------------------
 
 
-def test_starts_and_ends_arrive_without_asking_slurm(opened: Channel, far_of: SlurmFarSide, cluster: Cluster):
+def test_starts_and_ends_arrive_without_a_query_of_slurm(opened: Channel, far_of: SlurmFarSide, cluster: Cluster):
     opened.call(
         "jobs-submit", launches=[script("1:1.1", "while [ ! -e ../go ]; do sleep 0.05; done; exit 4", name="a")]
     )

@@ -176,7 +176,7 @@ def _is_over(cluster: Cluster, name: str) -> bool:
     return "ENDED=" in status.read_text()
 
 
-def test_no_process_of_ours_stays_on_the_host(cluster: Cluster):
+def test_no_process_of_the_run_stays_on_the_host(cluster: Cluster):
     configure(cluster)
     run(cluster, remote("a", "true"))
     assert not [process for process in cluster.node("n1").processes() if "pyz" in str(process)]
