@@ -120,7 +120,7 @@ def test_the_directory_trees_are_as_documented_on_both_sides(lab: Lab, channel: 
 
 
 def sub_commands(calls: list[Call]) -> list[str]:
-    """What crossed: the sub-command of each ssh call, and `rsync` with its direction. Other calls are whole."""
+    """The recorded calls: the sub-command of each ssh call, and `rsync` with its direction. Other calls are whole."""
     known = ("remote-init", "jobs-submit", "jobs-poll", "jobs-kill", "cat-log", "remote-tidy", "remote-serve")
     found = []
     for call in calls:

@@ -1,4 +1,4 @@
-"""The gate behind a real SSH server: what passes, what does not, and that a whole run needs nothing else."""
+"""The gate behind a real SSH server: admitted and refused commands, and a whole run through the gate."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ HOSTILE = [
 ]
 
 
-def test_nothing_but_our_commands_passes_the_gate(lab: Lab):
+def test_only_commands_of_a_run_pass_the_gate(lab: Lab):
     install_gate(lab)
     for command in HOSTILE:
         done = lab.citadel.run("ssh", "wizard", command, check=False)

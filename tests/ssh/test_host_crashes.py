@@ -1,4 +1,4 @@
-"""Hosts that lose their power, supervisors that are killed, pids that are used again."""
+"""Hosts that lose power, killed supervisors, and reused pids."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_loud_profile_is_noted(lab: Lab):
     assert re.search(r"^failed +rsync there .*login scripts must write nothing", shown, re.MULTILINE)
 
 
-def test_an_unknown_host_key_is_told_from_a_refused_login(lab: Lab):
+def test_an_unknown_host_key_is_distinguished_from_a_refused_login(lab: Lab):
     configure(lab)
     known = lab.citadel.read(".ssh/known_hosts")
     lab.citadel.write(".ssh/known_hosts", "")

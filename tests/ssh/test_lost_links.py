@@ -1,4 +1,4 @@
-"""Networks that are cut, silent or refusing: what is true is known soon after they are back."""
+"""Networks that are cut, silent or refusing: job states are correct soon after the network is back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.any_worker
 
 SOON = 5.0
-"""Seconds after the return of a network in which states must be right."""
+"""Seconds after the return of a network in which job states must be correct."""
 
 
 @pytest.mark.timed
@@ -61,7 +61,7 @@ def test_jobs_start_when_one_of_several_dead_login_hosts_is_back(lab: Lab, chann
 
 
 def test_nothing_stays_on_a_host_whose_manager_was_killed_while_the_network_was_silent(lab: Lab, channel: str):
-    """The host never learns that its connection is dead."""
+    """The host does not notice that its connection is dead."""
     run = RemoteRun(lab, [waiting_job("one")], channel=channel).start()
     run.wait_for_log("one EXECUTING")
     lab.wizard.drop()
@@ -89,7 +89,7 @@ def test_a_resumed_run_starts_while_its_host_is_down_and_reconciles_later(lab: L
     run.check_starts(["remote"])
 
 
-def test_cancel_says_which_host_is_told_later(lab: Lab, channel: str):
+def test_cancel_names_the_host_that_gets_the_kill_later(lab: Lab, channel: str):
     run = RemoteRun(lab, [waiting_job("one")], channel=channel).start()
     run.wait_for_marks(1)
     run.wait_for_log("one EXECUTING")

@@ -1,4 +1,4 @@
-"""Every job runs exactly once, whatever is lost between a submission on the host and its answer."""
+"""Every job runs exactly once, whatever is lost between a submission on the host and its reply."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SLOW = 1.0
 NOTICED = {"serve": 15.0, "one-shot": 25.0}
 """Seconds in which a connection without any packet must be noticed: by heartbeats on the channel, or by ssh."""
 SOON = 5.0
-"""Seconds after the return of a network in which states must be right."""
+"""Seconds after the return of a network in which job states must be correct."""
 
 NAMES = [f"job-{number}" for number in range(4)]
 
 
 def submit_slowly(lab: Lab, channel: str, hosts: Mapping[str, Mapping[str, Any]] | None = None) -> RemoteRun:
-    """A run whose first jobs have just started on wizard: the answer to their submission is on its way."""
+    """A run whose first jobs have just started on wizard, while the reply to their submission is on its way."""
     (host,) = hosts or ("wizard",)
     jobs = connected([waiting_job(name, host=host) for name in NAMES], host)
     run = RemoteRun(lab, jobs, channel=channel, hosts=hosts).start()

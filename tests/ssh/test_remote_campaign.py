@@ -1,4 +1,4 @@
-"""Everything between a manager and its jobs is killed at random moments: no job is lost, and none runs twice."""
+"""All processes between a manager and its jobs are killed at random: no job is lost, and none runs twice."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _output(run: RemoteRun, name: str) -> str:
 
 
 def _kill(run: RemoteRun, lab: Lab, victim: str, dice: random.Random) -> bool:
-    """Kill one of the victims, as soon as it is there. False where it was not seen."""
+    """Kill one of the victims as soon as it exists. False where none was found."""
     if victim == "manager":
         run.kill()
         time.sleep(dice.uniform(0.0, 0.5))
@@ -154,7 +154,7 @@ def _program(process: Process) -> str:
 
 
 def _wait_for_starts(run: RemoteRun, number: int, most: float = 15.0) -> None:
-    """Wait for so many starts, but not for ever: any moment will do."""
+    """Wait for this number of starts or a timeout: any moment will do."""
     deadline = time.monotonic() + most
     while len(run.marks()) < number and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -173,13 +173,13 @@ def test_jobs_of_two_hosts_are_submitted_and_polled_with_one_call_for_each_host(
 
 
 def _times_of(lab: Lab, sub_command: str, host: str = "") -> list[float]:
-    """When this sub-command was called, on one host or on all."""
+    """The times at which this sub-command was called, on one host or on all."""
     calls = [call for call in lab.recorded("ssh") if f" {sub_command} " in call.argv[-1]]
     return [call.time for call in calls if host in call.argv[-2]]
 
 
 def test_cancelled_jobs_of_two_hosts_end_with_their_children_and_are_not_repeated(lab: Lab, channel: str):
-    """Running and queued ones, with one command; other jobs go on."""
+    """Running and queued jobs are cancelled with one command; other jobs continue."""
     children = "trap '' TERM; sleep 600 & echo up >> ~/up; wait; wait"
     jobs = [
         remote_job(f"{name}-{host}", children, host=host, retry=3, numCores=cores)

@@ -74,7 +74,7 @@ def test_the_end_of_a_job_that_removes_its_records_arrives_over_the_channel(lab:
 
 
 def test_a_job_whose_records_are_removed_at_once_is_lost_and_not_started_again(lab: Lab):
-    """If its start was reported before that, the run waits for its user, who gives the host up."""
+    """If its start was reported before that, the run waits until its user gives the host up."""
     run = RemoteRun(lab, [remote_job("vandal", "rm -rf ~/qcg-run")], channel="one-shot").start()
     wait_for(lambda: run.states() or "the directory was removed" in run.log(), 60, "an end or an explanation")
     if not run.states():
@@ -89,7 +89,7 @@ def test_removed_records_are_explained_and_the_run_can_be_ended(lab: Lab, channe
     run.wait_for_log("victim EXECUTING")
     lab.wizard.run("rm", "-rf", "qcg-run")
     if channel == "serve":
-        run.kill_supervisor()  # which could still tell how the job ends
+        run.kill_supervisor()  # which could still report the end of the job
     run.release()
     run.wait_for_log("the directory was removed")
     assert "the directory was removed" in run.why("victim")
