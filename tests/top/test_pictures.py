@@ -101,7 +101,7 @@ def picture(name: str) -> str:
 
 @pytest.mark.usefixtures("_utc")
 @pytest.mark.parametrize("name", PICTURES)
-def test_the_documents_show_what_is_drawn(name: str):
+def test_pictures_in_the_documents_are_up_to_date(name: str):
     path = IMAGES / f"top-{name}.svg"
     drawn = picture(name)
     if os.environ.get("QCG_PM_PICTURES"):

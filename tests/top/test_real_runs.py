@@ -124,7 +124,7 @@ def test_an_ended_run_is_shown(tmp_path: Path, size: tuple[int, int]):
         terminal.wait_for("✗ FAILED  bad:", "Attempts", "Description")
 
 
-def test_a_run_directory_that_was_removed_gets_a_sentence(tmp_path: Path):
+def test_a_removed_run_directory_is_reported_in_one_sentence(tmp_path: Path):
     run_requests(tmp_path, [job("fine", "true")])
     with top(tmp_path, (200, 24)) as terminal:
         terminal.wait_for("100 %  1 of 1")

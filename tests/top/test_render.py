@@ -1,4 +1,4 @@
-"""What is drawn fits the screen, is harmless, and shows what matters."""
+"""Views fit the screen, contain no harmful text, and show the important values."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_selected_group_is_always_on_the_screen():
             driver.press("down")
 
 
-def test_a_run_without_manager_is_told_from_one_that_ended():
+def test_a_run_without_manager_is_distinguished_from_an_ended_run():
     run = sample_run()
     run.change(alive=False)
     assert "○ no manager" in Driver(run).text
@@ -118,7 +118,7 @@ def test_a_run_without_manager_is_told_from_one_that_ended():
     assert "ended at" in Driver(run).text
 
 
-def test_a_stalled_registry_is_told():
+def test_a_stalled_registry_is_shown():
     run = sample_run()
     run.change(stalled=True)
     assert "The registry cannot be written" in Driver(run).text
@@ -145,7 +145,7 @@ def test_rows_that_have_not_arrived_are_dots():
     assert driver.lines[5].strip() == "..."
 
 
-def test_a_job_that_is_gone_and_a_list_without_jobs_get_a_sentence():
+def test_a_removed_job_and_an_empty_list_are_explained():
     driver = Driver(sample_run())
     driver.run.lines.clear()
     assert "There is no job case_0413 in this run." in driver.press("enter").text
@@ -177,7 +177,7 @@ def test_parts_of_a_bar_fill_it_and_none_is_lost(counts: list[int], width: int):
         assert all(bool(column) == bool(count) for count, column in zip(counts, columns, strict=True))
 
 
-def test_bars_tell_states_apart_without_colour():
+def test_bars_distinguish_states_without_colour():
     counts = {"SUCCEED": 6, "FAILED": 2, "EXECUTING": 1, "QUEUED": 3}
     assert state_bar(counts, 12, Look(colour=False)).plain == "✓✓✓✓✓✓✗✗▸···"
     assert state_bar(counts, 12, ASCII).plain == "++++++xx>..."
@@ -215,7 +215,7 @@ def test_a_history_without_cores_is_drawn():
         (360_000, "4 d 4 h", "4d 04h"),
     ],
 )
-def test_lengths_of_time(seconds: float, words: str, column: str):
+def test_durations_are_formatted(seconds: float, words: str, column: str):
     assert span(seconds) == words
     assert stopwatch(seconds) == column
 
@@ -224,7 +224,7 @@ def test_lengths_of_time(seconds: float, words: str, column: str):
     ("part", "whole", "text"),
     [(0, 0, "0 %"), (0, 5, "0 %"), (1, 10**6, "1 %"), (999_999, 10**6, "99 %"), (5, 5, "100 %")],
 )
-def test_all_and_nothing_are_not_rounded_to(part: int, whole: int, text: str):
+def test_values_are_not_rounded_to_zero_or_one_hundred_percent(part: int, whole: int, text: str):
     assert percent(part, whole) == text
 
 

@@ -132,7 +132,7 @@ def test_an_action_needs_a_confirmation():
         terminal.wait_for("cancel: 2 jobs.", absent=["y: yes"])
 
 
-def test_the_end_of_the_manager_is_told_and_actions_are_refused():
+def test_the_end_of_the_manager_is_shown_and_actions_are_refused():
     with controlled_top() as top:
         top.tell("alive no")
         top.terminal.wait_for("The manager has ended.", "○ no manager")
@@ -291,7 +291,7 @@ def test_only_what_changes_is_written():
         assert len(terminal.written) - before < 1500
 
 
-def test_a_terminal_that_cannot_place_text_gets_a_sentence(tmp_path: Path):
+def test_a_terminal_that_cannot_place_text_is_refused_with_one_sentence(tmp_path: Path):
     command = [sys.executable, *COMMANDS["qcg-pm"], "top", str(tmp_path)]
     with PseudoTerminal(command, environment={"TERM": "dumb"}) as terminal:
         assert terminal.wait_for_exit() == CANNOT_START
@@ -299,7 +299,7 @@ def test_a_terminal_that_cannot_place_text_gets_a_sentence(tmp_path: Path):
         assert terminal.restored
 
 
-def test_without_a_terminal_there_is_a_sentence(tmp_path: Path):
+def test_a_missing_terminal_is_reported_in_one_sentence(tmp_path: Path):
     done = run("qcg-pm", "top", tmp_path)
     assert (done.returncode, done.stdout) == (CANNOT_START, "")
     assert done.stderr == (
@@ -309,7 +309,7 @@ def test_without_a_terminal_there_is_a_sentence(tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [["top", "DIR"], ["top", "-p", "DIR"], ["-p", "DIR", "top"]], ids=" ".join)
-def test_a_directory_without_runs_gets_a_sentence(tmp_path: Path, words: list[str]):
+def test_a_directory_without_runs_is_reported_in_one_sentence(tmp_path: Path, words: list[str]):
     arguments = [str(tmp_path) if word == "DIR" else word for word in words]
     with PseudoTerminal([sys.executable, *COMMANDS["qcg-pm"], *arguments], (200, 24)) as terminal:
         assert terminal.wait_for_exit() == CANNOT_START
@@ -332,7 +332,7 @@ def test_a_directory_without_runs_gets_a_sentence(tmp_path: Path, words: list[st
         ({"TERM": "xterm-mono"}, "utf-8", Look(colour=False)),
     ],
 )
-def test_the_look_follows_the_environment(environ: dict[str, str], encoding: str, look: Look):
+def test_colours_and_characters_follow_the_environment(environ: dict[str, str], encoding: str, look: Look):
     assert look_of(environ, encoding) == look
 
 

@@ -1,4 +1,4 @@
-"""What keys and news do to the model."""
+"""Effects of keys and new data on the model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_running_jobs_come_first_then_failed_ones():
 
 
 @pytest.mark.parametrize("first", [0, 5, 9, 10, 15, 25, 39, 40])
-def test_parts_of_the_list_are_the_list(first: int):
+def test_parts_of_the_list_add_up_to_the_whole(first: int):
     from qcg.pilotjob.top.paging import fetch_rows
 
     driver = Driver(many(40)).press("2")
@@ -179,7 +179,7 @@ def test_actions_are_for_the_job_that_is_shown():
     assert driver.run.acts == [("hold", ["job_000005"])]
 
 
-def test_a_refused_action_says_why():
+def test_a_refused_action_shows_the_reason():
     driver = Driver(MemoryRun([JobLine("precious", "SUCCEED", NOW)])).press("2", "c", "y")
     assert driver.model.notice is not None
     assert driver.model.notice.bad
@@ -197,7 +197,7 @@ def test_actions_need_a_manager(key: str):
     assert driver.model.notice.text.endswith("qcg-pm run --resume '/home/me/my runs/x'")
 
 
-def test_the_end_and_the_return_of_a_manager_are_told():
+def test_the_end_and_the_return_of_a_manager_are_shown():
     run = many(4)
     driver = Driver(run)
     run.change(alive=False)
@@ -230,7 +230,7 @@ def test_jobs_are_read_again_after_a_change_because_their_copy_lags_behind(keys:
     assert len(driver.effects) == count
 
 
-def test_trouble_is_shown_until_something_arrives():
+def test_errors_are_shown_until_the_next_answer():
     driver = Driver(many(4))
     driver.send(SourceFailed("The run cannot be read at the moment: gone"))
     assert "cannot be read at the moment" in driver.text
@@ -375,7 +375,7 @@ def test_help_is_left_with_any_key():
     assert driver.model.view == "jobs"
 
 
-def test_keys_for_the_terminal():
+def test_keys_suspend_redraw_and_quit():
     driver = Driver(many(4)).press("ctrl-z", "ctrl-l", "q")
     kinds = [type(effect) for effect in driver.effects]
     assert kinds == [Suspend, Redraw, Quit]
