@@ -81,7 +81,7 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def expected(connection: sqlite3.Connection, query: JobQuery) -> list[str]:
-    """The names of all jobs that a query matches, found the plain way."""
+    """The names of all jobs that a query matches, found by a plain search."""
     lines = [line for seq in range(1, JOBS + 1) if (line := job_line(connection, seq)) is not None]
     numbers = {line.name: number for number, line in enumerate(lines)}
     if query.states:
@@ -102,7 +102,7 @@ def expected(connection: sqlite3.Connection, query: JobQuery) -> list[str]:
 
 
 def value(line: JobLine, sort: Sort) -> float:
-    """What attempts are sorted by. A job that has ended without an attempt has none."""
+    """The sort value of a job. A job that has ended without an attempt has none."""
     if not (line.grant or line.iterations):
         return 0.0
     if sort == "memory":

@@ -1,4 +1,4 @@
-"""Answers of a manager as displays take them: other clocks, earlier versions, wrong answers."""
+"""Replies of a manager in displays: other clocks, earlier versions, wrong replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.pilot import job, run_requests
 
 
 class StubManager:
-    """A manager whose answers tests choose."""
+    """A manager whose replies tests choose."""
 
     def __init__(self, summary: RunSummary) -> None:
         self.current = summary

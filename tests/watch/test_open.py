@@ -1,4 +1,4 @@
-"""Runs as displays open them: ended, crashed, and with managers that cannot be asked."""
+"""Runs as displays open them: ended, crashed, and with managers that do not respond."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         served.end()
 
 
-def test_there_must_be_a_run(tmp_path: Path):
+def test_a_directory_without_a_run_is_refused(tmp_path: Path):
     with pytest.raises(NoRun, match="There is no run in"):
         open_run(tmp_path)
 
@@ -96,7 +96,7 @@ def test_waits_end_when_the_run_is_closed(served: Served):
     run.close()
     thread.join(20)
     assert not thread.is_alive()
-    run.close()  # once more does no harm
+    run.close()  # a second call does no harm
 
 
 def test_a_large_run_has_a_first_summary_and_then_the_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

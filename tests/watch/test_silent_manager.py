@@ -1,4 +1,4 @@
-"""A manager that does not answer: displays go on with what the registry has."""
+"""A manager that does not respond: displays show the registry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def service(tmp_path: Path) -> Iterator[Served]:
 
 
 class Gate:
-    """Holds up connections to the manager until it is opened."""
+    """Blocks connections to the manager until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open = threading.Event()
@@ -56,7 +56,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 def in_time(question: Callable[[], T]) -> T:
-    """An answer that must come although the manager is silent."""
+    """A reply that must come although the manager is silent."""
     found: list[T] = []
     thread = threading.Thread(target=lambda: found.append(question()), daemon=True)
     thread.start()
@@ -65,7 +65,7 @@ def in_time(question: Callable[[], T]) -> T:
     return found[0]
 
 
-def test_answers_come_while_the_manager_is_asked_in_vain(service: Served, gate: Gate):
+def test_queries_are_answered_while_the_manager_does_not_respond(service: Served, gate: Gate):
     with closing(open_run(service.wd)) as run:
         assert in_time(lambda: run.is_alive)
         assert gate.reached.wait(30)
@@ -78,7 +78,7 @@ def test_answers_come_while_the_manager_is_asked_in_vain(service: Served, gate: 
         wait_for(lambda: "it needs 2 cores" in run.job("next").why, what="the reason that the manager gives")  # type: ignore[union-attr]
 
 
-def test_lists_and_output_ask_no_manager(service: Served, gate: Gate):
+def test_lists_and_output_need_no_manager(service: Served, gate: Gate):
     with closing(open_run(service.wd)) as run:
         in_time(lambda: run.jobs(JobQuery()))
         in_time(lambda: run.output("long", "stdout", 0))
@@ -86,7 +86,7 @@ def test_lists_and_output_ask_no_manager(service: Served, gate: Gate):
         assert not gate.reached.is_set()
 
 
-def test_a_run_is_closed_while_the_manager_is_asked_in_vain(service: Served, gate: Gate):
+def test_a_run_is_closed_while_the_manager_does_not_respond(service: Served, gate: Gate):
     run = open_run(service.wd)
     in_time(lambda: run.is_alive)
     assert gate.reached.wait(30)
