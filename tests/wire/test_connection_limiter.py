@@ -1,4 +1,4 @@
-"""Which connections are closed when there are too many, with real connections and without ZeroMQ."""
+"""The choice of connections to close when there are too many, with real connections and without ZeroMQ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Peers:
         limiter.take(self.listening, Event.ACCEPTED, ours.fileno())
 
     def closed(self) -> list[int]:
-        """Numbers of the connections that our side has closed."""
+        """Numbers of the connections that the limiter has closed."""
         return [number for number, peer in enumerate(self.theirs) if is_closed(peer)]
 
 

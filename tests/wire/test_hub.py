@@ -24,7 +24,7 @@ def is_open(address: str) -> bool:
 
 
 async def until_closed(*addresses: str) -> None:
-    """ZeroMQ closes sockets in a thread of its own."""
+    """Wait until a socket is closed: ZeroMQ closes sockets in a separate thread."""
     await asyncio.to_thread(wait_for, lambda: not any(map(is_open, addresses)))
 
 

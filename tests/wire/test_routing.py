@@ -1,4 +1,4 @@
-"""The address that nodes get, whatever names resolve to on this machine."""
+"""The address of the manager for nodes, whatever names resolve to on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS = {"10.0.0.1", "fd00::1"}
 
 
 class Kernel:
-    """Routes of a machine whose addresses are `OURS`; what it has no route to cannot be reached."""
+    """Routes of a machine whose addresses are `OURS`; other addresses without a route cannot be reached."""
 
     def __init__(self, family: int, kind: int) -> None:
         self._source = ""
