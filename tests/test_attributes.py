@@ -72,8 +72,8 @@ ALLOWED = {
 
 
 def assignments_to_others(text: str) -> list[str]:
-    """The assignments to attributes of objects other than `self`, except for objects that the function has just
-    constructed, and for records of the same module: classes without methods."""
+    """The assignments to attributes of objects other than `self`. Objects that the function has just constructed are
+    left out, and records of the same module: classes without methods."""
     tree = ast.parse(text)
     own = {name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in _record_fields(node)}
     return [f"{line}: {what}" for line, what, name in sorted(_assigned(tree, {"self", "cls"})) if name not in own]
@@ -91,7 +91,7 @@ def _record_fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _assigned(node: ast.AST, known: set[str]) -> Iterator[tuple[int, str, str]]:
-    """Line, expression and attribute of each assignment to an object other than those with a known name."""
+    """Line, expression and attribute of each assignment to an object other than these names."""
     for part in ast.iter_child_nodes(node):
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _assigned(part, known | set(_constructed(part)))

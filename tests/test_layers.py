@@ -1,4 +1,4 @@
-"""Packages import only what their rules allow, and no file is too long to read at once."""
+"""Packages import only modules that their rules allow, and no file is too long to read at once."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_only_these_classes_build_on_private_members_of_a_class_in_another_file(
 
 
 def test_the_executor_of_the_engines_tests_is_small():
-    """The interface of executors is small enough that one in memory takes fewer than 100 lines."""
+    """The interface of executors is so small that an executor in memory takes fewer than 100 lines."""
     assert len(inspect.getsource(memory_executor).splitlines()) < 100
     assert not memory_executor.MemoryExecutor.__abstractmethods__
 
@@ -200,7 +200,7 @@ ENVIRONMENT_NAME = re.compile(r"QCG_(?:PM|PJM)_[A-Z_]+")
 
 
 def environment_names(text: str) -> set[str]:
-    """The names of environment variables of ours in the string literals of a module, docstrings aside."""
+    """The names of environment variables of the project in the string literals of a module, docstrings aside."""
     tree = ast.parse(text)
     docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     literals = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in docstrings]
@@ -298,8 +298,8 @@ MAY_BE_MENTIONED = {
     "launch/site.py": ("srunmpi",),
     "runs/submissions.py": ('".qcgpjm-sbatch-"',),
 }
-"""Texts with names of Slurm's commands that stay: a command of ours, names in request files and on disk, and programs
-that pass signals on."""
+"""Texts with names of Slurm's commands that stay: a command of this project, names in request files and on disk, and
+programs that pass signals on."""
 
 
 def slurm_commands(place: str, text: str) -> list[str]:

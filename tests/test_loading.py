@@ -1,4 +1,4 @@
-"""What a process loads before it does anything: a run waits for it."""
+"""The modules that a process loads at its start, for which a run waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.serving import served
     ("module", "spared"),
     [
         ("qcg.pilotjob.agent.__main__", {"asyncio", "sqlite3", "qcg.pilotjob.cluster.base"}),
-        # Before Ctrl-C is taken care of.
+        # Before Ctrl-C is handled.
         ("qcg.pilotjob.cli.entrypoints", {"click", "msgspec", "typing", "contextlib", "qcg.pilotjob.cli.stdout"}),
         # Before the process of the agent is started.
         (
@@ -26,7 +26,7 @@ from tests.support.serving import served
         ("qcg.pilotjob.cli.commands.service", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.manager.engine"}),
     ],
 )
-def test_what_is_not_needed_at_once_is_not_loaded_first(module: str, spared: set[str]) -> None:
+def test_modules_that_are_not_needed_at_once_are_not_loaded_first(module: str, spared: set[str]) -> None:
     code = f"import {module}, sys; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     loaded = set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""What the project says of itself holds together: versions, locks, and nothing of one machine in any file."""
+"""Versions, locks and settings are consistent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import qcg.pilotjob
 from tests.support.project import PROJECT, ROOT
 
-# Written in pieces, so that this file holds none of them. Home directories and the hosts of package registries. Run
+# Home directories and the hosts of package registries, written in pieces so that this file contains none of them. Run
 # directories on remote hosts have a directory of this name too, and hobo is a user of the hosts in tests.
 OF_ONE_MACHINE = re.compile(
     "|".join(
@@ -47,7 +47,7 @@ def locked(file: str) -> dict[str, set[str]]:
 
 
 def project_files() -> list[Path]:
-    """What git tracks; without git, what lies here."""
+    """The files that git tracks; without git, the files below the project directory."""
     git = shutil.which("git")
     listing = (
         subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False) if git else None
@@ -90,7 +90,7 @@ def test_a_lock_holds_versions_and_hashes_and_nothing_else(file: str):
         assert re.fullmatch(r"[\w.-]+==\S+( ; [^\\/]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?", line)
 
 
-def test_what_is_installed_is_what_is_locked():
+def test_installed_versions_match_the_locks():
     for name, versions in locked("dev.lock").items():
         try:
             installed = importlib.metadata.version(name)
