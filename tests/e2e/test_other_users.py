@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import FileError, NoManager
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.commands import dashboard
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.spec import AllocationSpec
@@ -32,7 +33,7 @@ from qcg.pilotjob.runs.manager_process import has_manager, registry_holder
 from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_notices, write_submission
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import job, run, start, write_requests
-from tests.support.second_user import NAME, UID, give_away, needs_root, irregular_files, run_as_second_user
+from tests.support.second_user import NAME, UID, give_away, irregular_files, needs_root, run_as_second_user
 from tests.support.waiting import wait_for
 
 pytestmark = needs_root
@@ -84,7 +85,7 @@ def run_dir_in(wd: Path, name: str, *, age: float = 0) -> Path:
 def left_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose manager was killed before its last job, which writes a file, could start."""
     wd = tmp_path_factory.mktemp("left")
-    jobs = [job("gate", "bash", "-c", GATE, stdout="gate.out"), job("last", "touch", "ran", after=["gate"])]
+    jobs = [job("gate", "bash", "-c", GATE, stdout="gate.out"), job("a", "touch", "ran", after=["gate"])]
     path = write_requests(wd / "r.json", jobs)
     with start("qcg-pm", "run", path, "--wd", wd, "--nodes", "2", "--id", "left", "--agent-linger", "0") as manager:
         wait_for(lambda: (wd / "gate.out").exists(), what="the first job")
@@ -257,10 +258,39 @@ def another_users(run_dir: Path) -> Iterator[None]:
         give_away(run_dir, 0)
 
 
-COMMANDS = ["jobs", "status", "resources", "wait", "info a", "why a", "logs a", "cancel a", "remove a", "finish"]
+COMMANDS = [
+    "submit -- true",
+    "jobs",
+    "status",
+    "resources",
+    "wait",
+    "info a",
+    "why a",
+    "logs a",
+    "cat-log a",
+    "cancel a",
+    "kill a",
+    "hold a",
+    "release a",
+    "set a --priority 1",
+    "rerun a",
+    "remove a",
+    "poll",
+    "nodes drain n1",
+    "nodes resume n1",
+    "finish",
+]
+"""Command lines that need a manager, or use one that runs."""
 
 
-@pytest.mark.parametrize("line", ["submit -- true", *COMMANDS])
+def with_option(line: str, *option: str) -> list[str]:
+    """The words of a command line, with an option right after the command."""
+    words = line.split()
+    command = 2 if words[0] == "nodes" else 1
+    return [*words[:command], *option, *words[command:]]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
 def test_no_command_talks_to_the_manager_of_another_user(
     served: LocalManager, line: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -268,12 +298,23 @@ def test_no_command_talks_to_the_manager_of_another_user(
     monkeypatch.chdir(run_dir.parent)
     with another_users(run_dir):
         done = pm(*line.split())
-        named = pm(*[line.split()[0], "--path", str(run_dir), *line.split()[1:]])
-        addressed = pm(*[line.split()[0], "--address", served.qcgpm_conf["address"], *line.split()[1:]])
-    assert (done.exit_code, named.exit_code, addressed.exit_code) == (2, 2, 2)
+        named = pm(*with_option(line, "--path", str(run_dir)))
+        addressed = pm(*with_option(line, "--address", served.qcgpm_conf["address"]))
+    refused = 1 if line.startswith("cat-log") else 2  # before it connects: it needs the run directory
+    assert (done.exit_code, named.exit_code, addressed.exit_code) == (2, 2, refused)
     assert f"Skipped {run_dir}: it belongs to {NAME}." in done.stderr
     assert f"{run_dir} cannot be used: it belongs to {NAME}" in named.stderr
     assert list(served.list()) == ["a"]
+
+
+def test_the_dashboard_does_not_serve_the_run_of_another_user(served: LocalManager, monkeypatch: pytest.MonkeyPatch):
+    run_dir = Path(served.qcgpm_conf["run_dir"])
+    monkeypatch.chdir(run_dir.parent)
+    with another_users(run_dir):
+        done, named = pm("dashboard"), pm("dashboard", "--path", run_dir)
+    assert (done.exit_code, named.exit_code) == (2, 2)
+    assert f"Skipped {run_dir}: it belongs to {NAME}" in done.stderr
+    assert f"{run_dir} cannot be used: it belongs to {NAME}" in named.stderr
 
 
 def test_programs_do_not_find_the_manager_of_another_user(served: LocalManager, monkeypatch: pytest.MonkeyPatch):
@@ -361,7 +402,11 @@ def _sparse(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_command_hangs_on_odd_files_of_a_run(shared: Path, left_run: Path, name: str):
+def test_no_command_hangs_on_odd_files_of_a_run(
+    shared: Path, left_run: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    # The dashboard ends as soon as it has printed its address.
+    monkeypatch.setattr(dashboard, "awaiting_signal", lambda: nullcontext(lambda: None))
     mine = copy_of(left_run, shared, "mine")
     place = mine / name
     place.unlink(missing_ok=True)
@@ -372,8 +417,11 @@ def test_no_command_hangs_on_odd_files_of_a_run(shared: Path, left_run: Path, na
 
 
 def _look_at_everything(run_dir: Path) -> None:
-    for line in ("jobs", "submit -- true", "report"):
-        assert pm(*line.split()).exit_code in (0, 2), line
+    for line in (*COMMANDS, "report", "dashboard"):
+        done = pm(*line.split())
+        # The job has never started: commands that show its output are refused with 1.
+        assert done.exit_code in ((0, 1, 2) if "log" in line.split()[0] else (0, 2)), line
+        assert isinstance(done.exception, SystemExit | None), line
     for look in (has_manager, count_unfinished, has_agents, registry_holder, run_to_resume):
         look(run_dir)
 
