@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.host.jobhost import JOB_GRACE
 from tests.support.conversation import Conversation, talk
 from tests.support.pilot import Run, job, run, start, write_requests
 from tests.support.processes import is_alive
@@ -124,20 +125,25 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
     )
 
 
-def test_a_second_signal_kills_processes_that_ignore_sigterm_at_once_and_requeues_their_job(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_second_signal_kills_processes_that_ignore_sigterm_at_once_and_requeues_their_job(
+    tmp_path: Path, number: signal.Signals
+):
     requests = write_requests(tmp_path / "r.json", [family("--stubborn"), job("waiting", "true", numCores=4)])
     line = [sys.executable, "-c", PATIENT, "run", str(requests), "--wd", str(tmp_path), "--nodes", "4"]
     manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     found = pids(tmp_path / "family", *RELATIVES, *STUBBORN)
-    manager.send_signal(signal.SIGINT)
+    manager.send_signal(number)
     wait_for(lambda: not is_alive(found["job"]), what="the first signal to end the job itself")
     assert is_alive(found["stubborn"])
-    manager.send_signal(signal.SIGINT)
-    out, err = manager.communicate(timeout=60)
-    assert manager.returncode == 130
-    assert "SIGINT: running jobs are killed at once" in out
+    manager.send_signal(number)
+    out, err = manager.communicate(timeout=JOB_GRACE - 2)  # without a second signal, it takes JOB_GRACE from the first
+    assert manager.returncode == 128 + number
+    assert f"{number.name}: running jobs are killed at once" in out
     assert alive(found) == []
-    assert err.splitlines()[-1].startswith("2 jobs are left, because the manager got SIGINT. Go on with: qcg-pm run ")
+    assert err.splitlines()[-1].startswith(
+        f"2 jobs are left, because the manager got {number.name}. Go on with: qcg-pm run "
+    )
     listed = run("qcg-pm", "jobs", "--path", tmp_path)
     assert [line.split() for line in listed.stdout.splitlines()[1:]] == [["family", "QUEUED"], ["waiting", "QUEUED"]]
 
