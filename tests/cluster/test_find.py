@@ -8,7 +8,7 @@ import pytest
 
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, NodeRange
-from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.errors import ClusterError, RangeError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.local.machine import local_nodes
 from qcg.pilotjob.core.resources import NodeSpec
@@ -93,10 +93,14 @@ def test_a_range_of_nodes_is_a_part_of_the_allocation(begin: int | None, end: in
 
 @pytest.mark.parametrize(("begin", "end"), [(4, None), (2, 2), (3, 1), (None, 5)])
 def test_a_range_without_nodes_is_refused_with_a_sentence(begin: int | None, end: int | None):
-    with pytest.raises(ClusterError, match=r"choose no part of the 4 nodes of allocation 7: 0 <= begin < end <= 4"):
+    with pytest.raises(
+        RangeError, match=r"^begin \d and end \d choose no part of the 4 nodes of allocation 7: 0 <= begin < end <= 4"
+    ):
         NodeRange(begin, end).of(allocation("n1", "n2", "n3", "n4"))
 
 
 def test_a_range_of_nodes_outside_an_allocation_is_refused():
-    with pytest.raises(ClusterError, match="choose nodes of an allocation, but there is no allocation here"):
+    with pytest.raises(
+        RangeError, match="^begin and end choose nodes of an allocation, but there is no allocation here"
+    ):
         find_nodes("auto", None, NO_GPUS, NodeRange(end=2))

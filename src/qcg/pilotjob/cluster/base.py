@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
-from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.errors import RangeError
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.core.resources import NodeSpec
@@ -58,15 +58,18 @@ class NodeRange(Struct, frozen=True):
     """None: up to the last node."""
 
     def of(self, allocation: Allocation) -> Allocation:
-        """The allocation reduced to these nodes."""
+        """The allocation reduced to these nodes.
+
+        Raises: `RangeError` when they are no part of it.
+        """
         if self.begin is None and self.end is None:
             return allocation
         count = len(allocation.specs)
         begin, end = self.begin or 0, count if self.end is None else self.end
         if not 0 <= begin < end <= count:
-            raise ClusterError(
-                f"--slurm-limit-nodes-range-begin {begin} and --slurm-limit-nodes-range-end {end} choose no part of the"
-                f" {count} nodes of allocation {allocation.ref.id}: 0 <= begin < end <= {count} must hold"
+            raise RangeError(
+                f"begin {begin} and end {end} choose no part of the {count} nodes of allocation {allocation.ref.id}:"
+                f" 0 <= begin < end <= {count} must hold"
             )
         specs = allocation.specs[begin:end]
         names = {spec.name for spec in specs}

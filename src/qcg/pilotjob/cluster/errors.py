@@ -11,6 +11,11 @@ class NoAllocation(ClusterError):
     """This process is not inside an allocation; the message says why."""
 
 
+class RangeError(ClusterError):
+    """A range of nodes does not fit the allocation; the message says `begin` and `end`, and the caller which options
+    gave them."""
+
+
 class AllocationOver(NoAllocation):
     """The batch system says that the allocation has ended, or does not know it any more."""
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from qcg.pilotjob.cluster.base import Allocation, NodeRange
-from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation
+from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation, RangeError
 from qcg.pilotjob.cluster.local.machine import Nodes, local_nodes
 from qcg.pilotjob.cluster.registry import batch_system, system_in_use
 
@@ -30,9 +30,8 @@ def find_nodes(
         except NoAllocation as error:
             if part != ALL_NODES:
                 hint = (system_in_use(environ) or batch_system()).start_hint
-                raise ClusterError(
-                    f"--slurm-limit-nodes-range-begin and -end choose nodes of an allocation, but {error}; {hint}, or"
-                    " leave them out"
+                raise RangeError(
+                    f"begin and end choose nodes of an allocation, but {error}; {hint}, or leave them out"
                 ) from None
             log.warning("%s; this machine alone is used", error)
     return local_nodes(nodes, environ)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
 from qcg.pilotjob.cluster.base import Allocation, BatchSystem, NodeRange
-from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.errors import ClusterError, RangeError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.registry import batch_system, sources_of_files
 from qcg.pilotjob.common.options import Options
@@ -85,7 +85,10 @@ class Placement(Struct, frozen=True):
 
 def find_placement(options: Options) -> Placement:
     part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
-    found = find_nodes(options.resources, options.nodes, os.environ, part)
+    try:
+        found = find_nodes(options.resources, options.nodes, os.environ, part)
+    except RangeError as error:
+        raise ClusterError(f"--slurm-limit-nodes-range-begin and --slurm-limit-nodes-range-end: {error}") from None
     specs = with_named_counters(found.specs, options.named)
     if isinstance(found, Allocation):
         return Placement(specs, {}, found)
