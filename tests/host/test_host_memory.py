@@ -1,6 +1,8 @@
 """Memory limits of jobs, enforced by a job host with real processes. Python 3.6 reads this file."""
 
 import os
+import signal
+import subprocess
 import time
 import unittest
 from unittest import mock
@@ -47,7 +49,27 @@ class MemoryLimitTest(HostTest):
             "for number in range(10):\n    os.wait()\n"
         )
         ended = self.run_job(*python(code), memory=200)
-        assert (ended.reason, ended.exit_code) == ("exit", 0)
+        assert (ended.reason, ended.exit_code) == ("exit", 0), ended.message
+
+    def test_processes_that_end_while_memory_is_measured_count_nothing(self):
+        processes = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(3)]
+        content = memory_limits._content
+
+        def end_before_details(path):
+            if path.endswith("/smaps_rollup"):
+                for process in processes:
+                    os.kill(process.pid, signal.SIGKILL)
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            return content(path)
+
+        try:
+            with mock.patch.object(memory_limits, "_content", end_before_details):
+                used = memory_limits._memory_of([process.pid for process in processes], 0)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        assert used == 0
 
     def test_a_child_that_left_the_session_of_its_job_is_counted(self):
         child = (

@@ -156,7 +156,7 @@ def _memory_of(pids: Iterable[int], peak: int) -> int:
     total = sum(residents.values())
     if len(residents) == 1 or total <= peak:
         return total
-    return sum([_proportional(pid, resident) for pid, resident in residents.items()])
+    return sum([_proportional(pid) for pid in residents])
 
 
 def _resident(pid: int) -> int:
@@ -164,12 +164,13 @@ def _resident(pid: int) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
-def _proportional(pid: int, otherwise: int) -> int:
-    """Memory of a process with its part of what it shares; `otherwise` where the kernel does not tell."""
+def _proportional(pid: int) -> int:
+    """Memory of a process with its part of what it shares; all its memory where the kernel does not tell."""
     for line in _content("/proc/%d/smaps_rollup" % pid).splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1])
-    return otherwise
+    # Read now: a process that has just ended has none, and had all of what it shared.
+    return _resident(pid)
 
 
 class _KernelKills:
