@@ -12,9 +12,8 @@ from qcg.pilotjob.api.client_helpers import check_accepted, reply_data
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.queries import Queries
 from qcg.pilotjob.api.waits import FINAL
-from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.explanations import after_state
+from qcg.pilotjob.cli.explanations import MOST_EXPLAINED, after_state
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.requests import Request, decode_request
 from qcg.pilotjob.interfaces.handlers.job_info import job_info

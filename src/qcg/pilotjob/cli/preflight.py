@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.cli.commands.validate import never_run, problems_of
 from qcg.pilotjob.cli.console import echo_err
+from qcg.pilotjob.cli.request_problems import never_run, problems_of
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.common.options import Options, grace_period

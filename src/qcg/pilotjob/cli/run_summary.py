@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.cli.commands.report import show_report
 from qcg.pilotjob.cli.console import echo_err
+from qcg.pilotjob.cli.report_output import show_report
 from qcg.pilotjob.cli.tables import show_json
 from qcg.pilotjob.cluster.registry import submit_command
 from qcg.pilotjob.common.wording import pluralize

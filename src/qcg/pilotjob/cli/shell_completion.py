@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -107,25 +107,3 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
             return list(queries.names_beginning_with(connection, incomplete, final, MOST_NAMES))
     except (RunsError, JournalError, OSError):
         return []
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """The programs of this package with their names."""
-    from qcg.pilotjob.cli.commands.client import command as client
-    from qcg.pilotjob.cli.commands.service import command as service
-    from qcg.pilotjob.cli.main import main
-
-    yield from (("qcg-pm", main), ("qcg-pm-service", service), ("qcg-pm-client", client))
-
-
-def completion_script(shell: str) -> str:
-    """The script that enables completion of every program in a shell."""
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    scripts = []
-    for name, command in commands():
-        variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
-        scripts.append(kind(command, {}, name, variable).source())
-    return "\n".join(scripts)

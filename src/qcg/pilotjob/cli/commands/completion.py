@@ -5,14 +5,25 @@ from __future__ import annotations
 import click
 
 from qcg.pilotjob.cli.console import echo
-from qcg.pilotjob.cli.shell_completion import completion_script
+
+PROGRAMS = ("qcg-pm", "qcg-pm-service", "qcg-pm-client")
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> None:
+@click.pass_context
+def command(context: click.Context, /, shell: str) -> None:
     """Print the script that enables completion of commands, options, job names and files in SHELL.
 
     bash, zsh: eval "$(qcg-pm completion bash)". fish: qcg-pm completion fish | source.
     """
-    echo(completion_script(shell))
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    scripts = []
+    for name in PROGRAMS:
+        variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
+        # The script calls the program by its name: any command will do here.
+        scripts.append(kind(context.command, {}, name, variable).source())
+    echo("\n".join(scripts))

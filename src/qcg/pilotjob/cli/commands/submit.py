@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED, wait_for
+from qcg.pilotjob.cli.commands.wait import wait_for
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial, Refusal
+from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.options import check_retry, seconds_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import msgspec
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.host_options import configured_hosts, hosts_option
-from qcg.pilotjob.cli.lint import args_in_one_string, shell_line_as_program
 from qcg.pilotjob.cli.options import NAMED_HELP, check_named, resolve_cores
 from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.cli.request_problems import problems_of
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
@@ -26,20 +25,11 @@ from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Effect, Transition
-from qcg.pilotjob.core.errors import SubmissionRejected
-from qcg.pilotjob.core.events import Submit
-from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.json_input import duplicate_keys
-from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.variables import SubmissionContext
-from qcg.pilotjob.description.warnings import warnings_for
 from qcg.pilotjob.interfaces.file import FileError, read_requests
 from qcg.pilotjob.manager.named_counters import counters_of_run, with_named_counters
 from qcg.pilotjob.manager.remote_hosts import node_specs
-from qcg.pilotjob.rows.store import RowFiles
 
 MOST_WARNINGS = 50
 """Most warnings that are shown: a mistake is often repeated in every job of a large file."""
@@ -107,53 +97,6 @@ def command(context: click.Context, /, file: Path, hosts_file: str | None, as_js
     counts += f", {pluralize(len(warnings), 'warning')}" if warnings else ""
     echo(f"{file}: {counts}; checked against {against}")
     sys.exit(FAILURE if problems else 0)
-
-
-def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str], wd: Path = Path()) -> list[str]:
-    """Problems of requests that are run in this order, with their positions. Adds the jobs to the core, and to
-    `warnings` what is allowed but probably a mistake. `wd`: the directory at which paths of parameter files start."""
-    row_files = RowFiles(os.path.abspath(wd), None)
-    problems: list[str] = []
-    for number, raw in enumerate(found, 1):
-        problems += _problems(core, number, raw, warnings, row_files)
-    return problems
-
-
-def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str], row_files: RowFiles) -> list[str]:
-    """Problems of one request, which is run against a core that starts no processes."""
-    where = f"request {number}"
-    try:
-        warnings += [f"{where}: {repeated}" for repeated in duplicate_keys(bytes(raw))]
-        request = requests.decode_request(raw, where)
-        if not isinstance(request, requests.Submit):
-            return []
-        jobs = parse_jobs(
-            request.jobs,
-            SubmissionContext(number, datetime.now(), "local", f"check-{number}"),
-            f"{where}: jobs",
-            row_files.read,
-        )
-        warnings += args_in_one_string(request.jobs, f"{where}: jobs")
-        warnings += [
-            f"{where}: job {job.name!r}: {warning}"
-            for job in jobs
-            for warning in (*shell_line_as_program(job.execution), *warnings_for(job))
-        ]
-        happened = core.handle(Submit(jobs), 0.0)
-    except DescriptionError as error:
-        return [str(problem) for problem in error.problems]
-    except SubmissionRejected as refused:
-        return [f"{where}: {sentence}" for sentence in refused.sentences]
-    return [f"{where}: {sentence}" for sentence in never_run(happened)]
-
-
-def never_run(happened: list[Effect]) -> list[str]:
-    """Problems of jobs that failed as soon as they were submitted."""
-    return [
-        f"job {effect.job.name!r} can never run: {effect.message}"
-        for effect in happened
-        if isinstance(effect, Transition) and effect.state is State.FAILED and effect.position < 0
-    ]
 
 
 def _described(found: list[msgspec.Raw]) -> int:

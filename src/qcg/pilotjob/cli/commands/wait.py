@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qcg.pilotjob.cli.console import echo, echo_err
+from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager
 from qcg.pilotjob.cli.param_types import Number
 from qcg.pilotjob.cli.shell_completion import job_names
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
 TIMED_OUT = 3
-MOST_EXPLAINED = 20
-"""Most jobs that did not succeed for which the reason is shown."""
 
 
 @click.command("wait")

@@ -11,7 +11,7 @@ from qcg.pilotjob.host.remote.errors import REFUSED, CommandError, os_error
 from qcg.pilotjob.host.remote.files import write_all
 from qcg.pilotjob.host.remote.layout import Layout
 from qcg.pilotjob.host.remote.log_files import find_directory, list_files
-from qcg.pilotjob.host.remote.one_shot import receive, refusal, send
+from qcg.pilotjob.host.remote.standard_streams import receive, refusal, send
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_regular
 
 LOOK_INTERVAL = 0.25
