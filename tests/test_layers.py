@@ -249,6 +249,33 @@ def test_an_exit_code_written_as_a_number_is_reported_with_its_line():
     assert exit_code_literals(text) == ["1: sys.exit(1 if problems else 0)", "5: return FAILURE if x else 3"]
 
 
+def reading_loops(text: str) -> list[str]:
+    """The calls that receive from a ZeroMQ socket without waiting, as a loop over all that has arrived does."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("recv", "recv_multipart"):
+            given = [ast.unparse(value) for value in (*node.args, *(keyword.value for keyword in node.keywords))]
+            if any("NOBLOCK" in value or "DONTWAIT" in value for value in given):
+                found.append((node.lineno, ast.unparse(node)))
+    return [f"{line}: {call}" for line, call in sorted(found)]
+
+
+READING_LOOPS = {
+    "qcg.pilotjob.wire.hub": "needs the descriptor of the connection that each message came from",
+    "qcg.pilotjob.wire.sockets": "has `receive_all`, which all others use",
+}
+"""Modules that receive all messages of a socket by themselves, and why."""
+
+
+def test_the_messages_of_a_socket_are_received_in_one_place():
+    assert {module for module, path in MODULES.items() if reading_loops(path.read_text())} == READING_LOOPS.keys()
+
+
+def test_a_reading_loop_is_reported_with_its_line():
+    text = "a.recv()\na.b.recv(zmq.NOBLOCK)\na.send(x, zmq.NOBLOCK)\nrecv_multipart(copy=False, flags=zmq.DONTWAIT)\n"
+    assert reading_loops(text) == ["2: a.b.recv(zmq.NOBLOCK)", "4: recv_multipart(copy=False, flags=zmq.DONTWAIT)"]
+
+
 KNOWS_SLURM = ("cluster/slurm/", "cluster/registry.py", "cli/commands/sbatch.py")
 """The batch system itself, its line of registration, and the command that is named after it."""
 OLD_OPTIONS = re.compile(

@@ -13,6 +13,7 @@ from qcg.pilotjob.api.connection import Connection
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.waits import BEAT, WELCOME, EventNumbers, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.wire.sockets import receive_all
 
 MANY = 1000
 
@@ -40,17 +41,16 @@ class Events:
         """Return the received events as pairs of topic and data."""
         events: list[tuple[str, dict[str, Any]]] = []
         with self._in_use():
-            while len(events) < MANY:
-                try:
-                    topic, data = parse_event(self._connection.socket.recv(zmq.NOBLOCK))
-                except zmq.Again:
-                    break
+            for [message] in receive_all(self._connection.socket):
+                topic, data = parse_event(message)
                 if topic == WELCOME:
                     self.complete = True
                     continue
                 self._missed |= self._numbers.has_gap(topic, data)
                 if topic != BEAT:
                     events.append((topic, data))
+                    if len(events) == MANY:
+                        break
         return events
 
     def take_missed(self) -> bool:
