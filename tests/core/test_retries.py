@@ -14,8 +14,9 @@ from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.why import WaitExplainer
 from qcg.pilotjob.description.model import RetryGrowth, RetryPolicy
-from qcg.pilotjob.description.retry import JITTER
-from qcg.pilotjob.host.records import Ended
+from qcg.pilotjob.description.retry import CAUSES, JITTER
+from qcg.pilotjob.host.records import Ended, EndReason
+from qcg.pilotjob.journal.records import CAUSES_WITHOUT_FAILURE
 from tests.core.core_driver import CoreDriver, job, machine, node
 from tests.core.restart import resume, save_state
 
@@ -36,6 +37,12 @@ def again(driver: CoreDriver) -> list[str]:
 
 def wait_until_ready(driver: CoreDriver, *units: tuple[int, int]) -> None:
     driver.now = max(driver.core.state.paused[unit][0] for unit in units)
+
+
+def test_jobs_can_be_retried_after_each_reason_for_which_an_attempt_fails():
+    reasons = {value for name, value in vars(EndReason).items() if name.isupper()}
+    # A signal that ended the process is the reason `exit` with a negative exit code.
+    assert set(CAUSES) == reasons.difference(CAUSES_WITHOUT_FAILURE) | {"signal"}
 
 
 def test_a_failed_job_waits_again_and_its_dependents_wait_with_it():
