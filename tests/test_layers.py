@@ -222,11 +222,16 @@ def test_the_names_of_environment_variables_are_found():
     assert environment_names(text) == {"QCG_PM_X", "QCG_PJM_Y", "QCG_PM_Z"}
 
 
-def exit_code_literals(text: str) -> list[str]:
-    """The exit codes other than 0 that a command returns or exits with, and that are written as numbers."""
+def exit_code_literals(text: str, *, every_function: bool) -> list[str]:
+    """The exit codes other than 0 that a program exits with, or that its functions return, and that are written as
+    numbers. `every_function`: not only those that `main` and its like return."""
+    tree = ast.parse(text)
+    programs = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.endswith("main")]
+    returning = [tree] if every_function else programs
+    returns = {node for one in returning for node in ast.walk(one) if isinstance(node, ast.Return)}
     found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Return):
+    for node in ast.walk(tree):
+        if node in returns:
             value = node.value
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "os._exit", "SystemExit"):
             value = node.args[0] if node.args else None
@@ -238,15 +243,19 @@ def exit_code_literals(text: str) -> list[str]:
     return [f"{line}: {what}" for line, what in sorted(found)]
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("qcg.pilotjob.cli")])
-def test_commands_take_their_exit_codes_from_one_module(module: str):
-    """`common/exit_codes.py` has them."""
-    assert exit_code_literals(MODULES[module].read_text()) == []
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith("qcg.pilotjob.host")])
+def test_programs_take_their_exit_codes_from_one_module(module: str):
+    """`common/exit_codes.py` has them; `host/` imports no other package."""
+    of_commands = module.startswith("qcg.pilotjob.cli")
+    assert exit_code_literals(MODULES[module].read_text(), every_function=of_commands) == []
 
 
 def test_an_exit_code_written_as_a_number_is_reported_with_its_line():
-    text = "sys.exit(1 if problems else 0)\ndef f():\n    return 0\ndef g():\n    return FAILURE if x else 3\n"
-    assert exit_code_literals(text) == ["1: sys.exit(1 if problems else 0)", "5: return FAILURE if x else 3"]
+    text = "sys.exit(1 if problems else 0)\ndef main():\n    return 0\ndef g():\n    return FAILURE if x else 3\n"
+    exits, returns = "1: sys.exit(1 if problems else 0)", "5: return FAILURE if x else 3"
+    assert exit_code_literals(text, every_function=True) == [exits, returns]
+    assert exit_code_literals(text, every_function=False) == [exits]
+    assert exit_code_literals(text.replace("g()", "main()"), every_function=False) == [exits, returns]
 
 
 def reading_loops(text: str) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 from qcg.pilotjob.agent.agent import Agent
 from qcg.pilotjob.agent.log import say
 from qcg.pilotjob.agent.pidfile import claim, kill_frozen_agent, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.common.exit_codes import CANNOT_START
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
 from qcg.pilotjob.host.safe_open import open_own
@@ -65,7 +66,7 @@ def main() -> int:
             say(f"the agent {options.name} was there and silent; it was killed")
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
-            return 2
+            return CANNOT_START
         claimed = True
         # Before the ledger is opened, because opening it ends jobs that an earlier agent has left.
         write_agent_pid(
@@ -86,7 +87,7 @@ def main() -> int:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         if claimed:  # otherwise the file may describe another agent, which is alive
             remove_agent_pid(run_dir, options.name)
-        return 2
+        return CANNOT_START
     collect_seldom()
     agent.run()
     remove_agent_pid(run_dir, options.name)
