@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.project import PROJECT, ROOT
 
-# The two tests that compile take long, and share nothing.
+# The tests that compile take long, and share nothing.
 pytestmark = pytest.mark.any_worker
 
 SOURCE = ROOT / "src/qcg/pilotjob/agent"
@@ -34,51 +34,78 @@ arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-k",
 sys.exit(pytest.main([*arguments, "tests/agent/test_relay_runner.py"]))
 """
 SELECTED = ("order", "fails", "captured_for", "killed", "new_file", "cut_off", "one_thread", "same_time")
-"""A word in the name of each test that is run."""
-TESTS = f"Relayed and ({' or '.join(SELECTED)})"
+"""A word of the name of each test that is run in the short tier."""
+SELECTION = f"Relayed and ({' or '.join(SELECTED)})"
+WITHOUT_VFORK = "not (Unstartable or cannot_be_started or moved_along)"
+"""The thread sanitizer turns `vfork` into `fork`: a child cannot report in its parent's memory why it did not start."""
 (EXTENSION,) = PROJECT["tool"]["setuptools"]["ext-modules"]
 
 
-@pytest.mark.skipif(
+can_compile = pytest.mark.skipif(
     shutil.which("gcc") is None or not Path(INCLUDE, "Python.h").exists(), reason="the relay cannot be compiled here"
 )
-@pytest.mark.parametrize(
+with_each_sanitizer = pytest.mark.parametrize(
     ("kinds", "library", "options"),
     [
         # CPython frees little of its memory at its end, so leaks are not searched for. The interpreter itself is not
         # instrumented, so the runtime library has to be loaded first, by LD_PRELOAD.
         ("address,undefined", "libasan.so", {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}),
-        # Jobs are forked while other threads run, and the child continues until it executes the program of the job.
+        # Jobs are forked while other threads run, and go on in the child until they execute their program.
         ("thread", "libtsan.so", {"TSAN_OPTIONS": "die_after_fork=0 halt_on_error=1 report_signal_unsafe=0"}),
     ],
     ids=["address", "thread"],
 )
+
+
+@can_compile
+@with_each_sanitizer
 def test_the_relay_runs_jobs_without_a_report_of_a_sanitizer(
     tmp_path: Path, kinds: str, library: str, options: dict[str, str]
 ):
+    passed = run_instrumented(tmp_path, kinds, library, options, SELECTION, timeout=110)
+    assert passed >= len(SELECTED), "a selected test was renamed or removed"
+
+
+@can_compile
+@with_each_sanitizer
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_everything_that_the_relay_does_is_without_a_report_of_a_sanitizer(
+    tmp_path: Path, kinds: str, library: str, options: dict[str, str]
+):
+    selection = WITHOUT_VFORK if kinds == "thread" else ""
+    passed = run_instrumented(tmp_path, kinds, library, options, selection, timeout=1100)
+    assert passed >= 130, "tests of the relay were removed, or have moved to another file"
+
+
+def run_instrumented(
+    directory: Path, kinds: str, library: str, options: dict[str, str], selection: str, timeout: float
+) -> int:
+    """Run the selected tests of the relay with the relay compiled for a sanitizer. Returns how many passed."""
     runtime = subprocess.run(["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True)
     if not os.path.isabs(runtime.stdout.strip()):
         pytest.skip(f"the compiler has no {library}")
-    module = tmp_path / "_relay.abi3.so"
+    module = directory / "_relay.abi3.so"
     sources = [str(path) for path in sorted(SOURCE.glob("relay*.c"))]
     build = ["gcc", "-shared", "-fPIC", "-g", "-O1", *EXTENSION["extra-compile-args"], "-Werror"]
     build += [f"-fsanitize={kinds}", "-fno-sanitize-recover=undefined", f"-I{INCLUDE}", *sources, "-o", str(module)]
     subprocess.run(build, check=True, timeout=60)
+    # The thread sanitizer cannot work with all random layouts of memory.
+    fixed_layout = ["setarch", "-R"] if shutil.which("setarch") else []
     done = subprocess.run(
-        # The thread sanitizer cannot work with all random layouts of memory.
-        [*(["setarch", "-R"] if shutil.which("setarch") else []), sys.executable, "-c", RUN_TESTS, str(module), TESTS],
+        [*fixed_layout, sys.executable, "-c", RUN_TESTS, str(module), selection],
         cwd=ROOT,
         env={**os.environ, **options, "LD_PRELOAD": os.path.realpath(runtime.stdout.strip())},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stdout[-10_000:]
     assert "Sanitizer" not in done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None, done.stdout[-10_000:]
-    assert int(passed.group(1)) >= len(SELECTED), "a selected test was renamed or removed"
+    return int(passed.group(1))
 
 
 def test_the_extension_is_built_with_warnings_and_hides_its_functions():
@@ -86,8 +113,7 @@ def test_the_extension_is_built_with_warnings_and_hides_its_functions():
 
 
 def test_the_extension_exports_nothing_but_its_init_function():
-    """The dynamic linker would use a function of the same name, such as `start` or `now`, from another library of the
-    process."""
+    """A function of the same name in another library of the process, such as `start` or `now`, would replace ours."""
     module = pytest.importorskip("qcg.pilotjob.agent._relay", reason="the relay was not compiled")
     library = ctypes.CDLL(module.__file__)
     headers = "".join(path.read_text() for path in sorted(SOURCE.glob("relay*.h")))
