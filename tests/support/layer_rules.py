@@ -120,6 +120,16 @@ def importers(package: str, modules: Mapping[str, Path]) -> set[str]:
     return found
 
 
+def imported_modules(module: str, path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules of ours that a module imports, at any place and also for type checkers alone."""
+    inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
+    for one in _imports(ast.parse(path.read_text()), inside):
+        whole = f"{one.module}.{one.name}"
+        found.add(whole if whole in modules else one.module)
+    return found & modules.keys()
+
+
 def shared_private_members(modules: Mapping[str, Path]) -> set[tuple[str, str]]:
     """The classes that use or override a private member of a base class in another module of the project."""
     trees = {module: ast.parse(path.read_text()) for module, path in modules.items()}

@@ -1,6 +1,6 @@
 """Executors as in `concurrent.futures`: PilotExecutor calls Python functions, QCGPJExecutor runs jobs from templates.
 
-May import `api`, and the packages that `api` may import.
+May import `api`, `wire`, `common` and `host`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Templates of job descriptions for `QCGPJExecutor`."""
+"""Templates of job descriptions for `QCGPJExecutor`.
+
+It imports no other package of this project.
+"""

@@ -1,1 +1,4 @@
-"""Handlers: one file per request."""
+"""Handlers: one file per request.
+
+May import the modules beside it, `manager` and lower layers; they do not know which interface a request came from.
+"""
