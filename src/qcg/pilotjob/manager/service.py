@@ -117,7 +117,7 @@ class Service:
     async def _manage(
         self, prepared: PreparedRun, cores: HostCores, hub: Hub, early_signals: EarlySignals
     ) -> RunResult:
-        run_dir, network, allocation = prepared.run_dir, prepared.network, prepared.placement.allocation
+        run_dir, network = prepared.run_dir, prepared.network
         contact = ContactKeeper(partial(refresh, run_dir))
         manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
@@ -128,26 +128,8 @@ class Service:
         continued = engine.state.unfinished if is_continued else None
         if network is not None:
             network.serve(manager)
-        deadline = ManagerDeadline(manager, prepared.options, allocation, Clock())
-        shutdown = ShutdownSequence(engine, manager.shutdown, deadline)
-        signals = SignalWatch(
-            early_signals, engine, manager.shutdown, shutdown, deadline, in_allocation=bool(prepared.placement.job_id)
-        )
-        signals.begin()
-        give_up_on_unexpected_errors(manager.shutdown, run_dir)
-        interval = LOCAL_CONTACT_INTERVAL if allocation is None else CONTACT_INTERVAL
-        background = [
-            _in_background(_refresh(contact, cores, interval)),
-            _in_background(_log_progress(engine.state)),
-            _in_background(deadline.watch()),
-        ]
-        options = prepared.options
-        if options.notify:
-            self._notifications = RunNotifications(manager, options, Clock())
-            background.append(_in_background(self._notifications.watch()))
-        metrics = MetricsFile(options.metrics_file, manager.summaries.make) if options.metrics_file else None
-        if metrics is not None:
-            background.append(_in_background(metrics.keep_up_to_date()))
+        work = self._begin(prepared, manager, early_signals)
+        background = self._begin_background(work, contact, cores)
         requests = FileProgress()
         unfinished = 0
         try:
@@ -155,12 +137,12 @@ class Service:
             engine.executor.start()
             self._on_ready(manager)
             requests = await prepared.requests.carry_out(manager)
-            deadline.requests_read()
+            work.deadline.requests_read()
             await self._wait_for_end(manager, prepared)
             unfinished = engine.state.unfinished
-            await shutdown.carry_out()
-            if metrics is not None:
-                await metrics.take_last_summary()
+            await work.shutdown.carry_out()
+            if work.metrics is not None:
+                await work.metrics.take_last_summary()
         finally:
             for task in background:
                 task.cancel()
@@ -168,27 +150,43 @@ class Service:
             if network is not None:
                 await network.close()
             await engine.close()
-            signals.end()
+            work.signals.end()
             asyncio.get_running_loop().set_exception_handler(None)
-        _withdraw_contact(run_dir, run_is_left=shutdown.run_is_left)
-        result = RunResult(
-            run_dir=run_dir,
-            counts=count_jobs(engine.state, run_is_left=shutdown.run_is_left),
-            end=ManagerEnd.of(manager.shutdown, signals.first, run_is_left=shutdown.run_is_left),
-            requests=requests,
-            unfinished=unfinished,
-            held=count_held(engine.state),
-            continued=continued,
-            allocation=prepared.placement.job_id,
-            batch_system="" if allocation is None else allocation.ref.system,
-            serves=prepared.options.net and not prepared.options.wait,
-        )
+        _withdraw_contact(run_dir, run_is_left=work.shutdown.run_is_left)
+        result = work.result(requests, unfinished, continued)
         result.log()
-        if metrics is not None:
-            await metrics.finish()
+        if work.metrics is not None:
+            await work.metrics.finish()
         if self._notifications is not None:
-            await self._notifications.ended(result, signals.hurry, followed=self._followed)
+            await self._notifications.ended(result, work.signals.hurry, followed=self._followed)
         return result
+
+    def _begin(self, prepared: PreparedRun, manager: Manager, early_signals: EarlySignals) -> _ManagerAtWork:
+        """Watch for everything that ends the manager."""
+        options, placement = prepared.options, prepared.placement
+        deadline = ManagerDeadline(manager, options, placement.allocation, Clock())
+        shutdown = ShutdownSequence(manager.engine, manager.shutdown, deadline)
+        signals = SignalWatch(
+            early_signals, manager.engine, manager.shutdown, shutdown, deadline, in_allocation=bool(placement.job_id)
+        )
+        signals.begin()
+        give_up_on_unexpected_errors(manager.shutdown, prepared.run_dir)
+        metrics = MetricsFile(options.metrics_file, manager.summaries.make) if options.metrics_file else None
+        return _ManagerAtWork(prepared, manager, deadline, shutdown, signals, metrics)
+
+    def _begin_background(
+        self, work: _ManagerAtWork, contact: ContactKeeper, cores: HostCores
+    ) -> list[asyncio.Future[None]]:
+        """Start the tasks that go on until the engine is closed."""
+        options = work.prepared.options
+        interval = LOCAL_CONTACT_INTERVAL if work.prepared.placement.allocation is None else CONTACT_INTERVAL
+        tasks = [_refresh(contact, cores, interval), _log_progress(work.manager.engine.state), work.deadline.watch()]
+        if options.notify:
+            self._notifications = RunNotifications(work.manager, options, Clock())
+            tasks.append(self._notifications.watch())
+        if work.metrics is not None:
+            tasks.append(work.metrics.keep_up_to_date())
+        return [_in_background(task) for task in tasks]
 
     def _announce(self, prepared: PreparedRun, cores: HostCores, manager: Manager) -> None:
         """Write the contact file, so that agents and clients find this manager."""
@@ -214,6 +212,34 @@ class Service:
         for waiting in (done, requested):
             waiting.cancel()
         manager.shutdown.request(Cause.DONE, "every job had ended")
+
+
+class _ManagerAtWork(msgspec.Struct, frozen=True):
+    """A manager with what ends it."""
+
+    prepared: PreparedRun
+    manager: Manager
+    deadline: ManagerDeadline
+    shutdown: ShutdownSequence
+    signals: SignalWatch
+    metrics: MetricsFile | None
+
+    def result(self, requests: FileProgress, unfinished: int, continued: int | None) -> RunResult:
+        """The result of the run after the shutdown. `unfinished`, `continued`: see `RunResult`."""
+        state, placement, options = self.manager.engine.state, self.prepared.placement, self.prepared.options
+        run_is_left = self.shutdown.run_is_left
+        return RunResult(
+            run_dir=self.prepared.run_dir,
+            counts=count_jobs(state, run_is_left=run_is_left),
+            end=ManagerEnd.of(self.manager.shutdown, self.signals.first, run_is_left=run_is_left),
+            requests=requests,
+            unfinished=unfinished,
+            held=count_held(state),
+            continued=continued,
+            allocation=placement.job_id,
+            batch_system="" if placement.allocation is None else placement.allocation.ref.system,
+            serves=options.net and not options.wait,
+        )
 
 
 @contextmanager
