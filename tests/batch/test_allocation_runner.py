@@ -47,13 +47,13 @@ def test_a_slow_batch_system_is_queried_again_when_the_manager_has_ended(
     answers: list[BatchError | AllocationView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
     given_back: list[str] = []
 
-    def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
+    def view(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
         answer = answers.pop(0)
         if isinstance(answer, BatchError):
             raise answer
         return answer
 
-    monkeypatch.setattr(SlurmQueue, "look", look)
+    monkeypatch.setattr(SlurmQueue, "view", view)
     monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     inside = AllocationRunner(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
@@ -74,7 +74,7 @@ def test_the_chain_continues_after_every_cause_except_a_cancellation_even_withou
 ):
     view = AllocationView("7", Phase.ENDING, "EXITING", end_cause=cause)
     given_back: list[str] = []
-    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ, patience=120.0: view)
+    monkeypatch.setattr(SlurmQueue, "view", lambda self, job_id, environ, patience=120.0: view)
     monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     inside = AllocationRunner(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
@@ -108,7 +108,7 @@ def test_a_run_that_has_to_end_gets_no_further_manager_and_no_further_allocation
 ):
     codes = [code]
     given_back: list[str] = []
-    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "COMPLETING"))
+    monkeypatch.setattr(SlurmQueue, "view", lambda self, job_id, environ: seen(job_id, "COMPLETING"))
     monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -147,7 +147,7 @@ def test_an_allocation_cancelled_during_its_first_query_starts_nothing(tmp_path:
             inside._on_term(signal.SIGTERM, None)
         return seen(job_id, "COMPLETED" if job_id == "7" else "RUNNING")
 
-    monkeypatch.setattr(SlurmQueue, "look", look)
+    monkeypatch.setattr(SlurmQueue, "view", view)
     write_chain_state(tmp_path, ChainState(allocations=["7"]))
     inside = AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"})
     assert inside.run() == JOBS_LEFT

@@ -99,7 +99,7 @@ class ToyQueue(SlurmQueue):
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
         return "t9"
 
-    def look(
+    def view(
         self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
     ) -> AllocationView | None:
         return None

@@ -199,16 +199,16 @@ class QueueContract:
         with pytest.raises(BatchError):
             queue.submit(tmp_path / "batch.sh", unreachable)
         with pytest.raises(BatchError):
-            queue.look("7", unreachable, 5.0)
+            queue.view("7", unreachable, 5.0)
         with pytest.raises(BatchError):
             queue.cancel("7", unreachable)
 
     def test_an_allocation_that_was_submitted_is_known_until_it_is_forgotten(
         self, queue: AllocationQueue, working: Mapping[str, str], tmp_path: Path
     ):
-        assert queue.look("999", working) is None
+        assert queue.view("999", working) is None
         first = queue.submit(tmp_path / "batch.sh", working)
-        seen = queue.look(first, working)
+        seen = queue.view(first, working)
         assert seen is not None
         assert (seen.id, seen.phase) == (first, Phase.WAITING)
 

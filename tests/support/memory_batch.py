@@ -87,7 +87,7 @@ class MemoryQueue(AllocationQueue):
             self.after[allocation_id] = after
         return allocation_id
 
-    def look(
+    def view(
         self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
     ) -> AllocationView | None:
         self._ask()
@@ -130,7 +130,7 @@ class MemoryBatch(BatchSystem):
         return None
 
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
-        view = self.queue.look(allocation.id, environ)
+        view = self.queue.view(allocation.id, environ)
         if view is None:
             raise ClusterError(f"allocation {allocation.id} was never submitted here")
         return STATES.get(view.phase, AllocationState.ACTIVE)

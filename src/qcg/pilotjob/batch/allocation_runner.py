@@ -103,7 +103,7 @@ class AllocationRunner:
     def _was_cancelled(self, job: str) -> bool:
         """Whether a job was cancelled, even if it was killed before it could record that."""
         try:
-            seen = self._queue.look(job, self._environ)
+            seen = self._queue.view(job, self._environ)
         except BatchError as error:
             self._say(f"It is not known how job {job} ended: {error}")
             return False
@@ -224,7 +224,7 @@ class AllocationRunner:
     def _seconds(self) -> float | None:
         """The length of this allocation in seconds; None when it is unlimited or not known."""
         try:
-            seen = self._queue.look(self._id, self._environ)
+            seen = self._queue.view(self._id, self._environ)
         except BatchError as error:
             self._say(f"It is not known how long this allocation is: {error}")
             return None
@@ -246,7 +246,7 @@ class AllocationRunner:
 
     def _ask_why(self, patience: float) -> None:
         try:
-            seen = self._queue.look(self._id, self._environ, patience)
+            seen = self._queue.view(self._id, self._environ, patience)
         except BatchError:
             return
         self._knows_why = True

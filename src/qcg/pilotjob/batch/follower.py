@@ -33,14 +33,14 @@ class Follower:
         job_id: str,
         most: int,
         environ: Mapping[str, str],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
-        """`directory`: that of the batch script and the chain state. `tell` prints a sentence for the user."""
+        """`directory`: that of the batch script and the chain state. `notify` prints a sentence for the user."""
         self._queue = queue
         self._directory = directory
         self._most = most
         self._environ = environ
-        self._tell = tell
+        self._notify = notify
         self._begin(job_id)
 
     def _begin(self, job_id: str) -> None:
@@ -64,7 +64,7 @@ class Follower:
             elif ended:
                 # Read again: the job may have written it after it was read above.
                 state = read_chain_state(self._directory)
-                if state.exit_code is None and not self._goes_on(state):
+                if state.exit_code is None and not self._follow_next(state):
                     return self._unfinished()
             time.sleep(FILES_EVERY)
 
@@ -73,9 +73,9 @@ class Follower:
         if time.monotonic() < self._question:
             return False
         try:
-            seen = self._queue.look(self._job, self._environ)
+            seen = self._queue.view(self._job, self._environ)
         except BatchError as error:
-            self._tell(f"Job {self._job} cannot be looked at: {error}")
+            self._notify(f"Job {self._job} cannot be looked at: {error}")
             self._wait_longer()
             return False
         if seen is None:
@@ -84,9 +84,9 @@ class Follower:
         if before is None or (before.state, before.reason) != (seen.state, seen.reason):
             self._pause = FIRST_QUESTION
             if seen.phase in SHOWN:
-                self._tell(str(seen))
+                self._notify(str(seen))
                 if seen.blocked:
-                    self._tell(seen.blocked)
+                    self._notify(seen.blocked)
         self._wait_longer()
         return seen.is_over
 
@@ -114,9 +114,9 @@ class Follower:
         """Show the output of allocations that began and ended since the last question to the batch system."""
         for job in self._after(state):
             try:
-                seen = self._queue.look(job, self._environ)
+                seen = self._queue.view(job, self._environ)
             except BatchError as error:
-                self._tell(f"Job {job} cannot be looked at, so its output is not shown: {error}")
+                self._notify(f"Job {job} cannot be looked at, so its output is not shown: {error}")
                 continue
             if seen is not None and seen.output and os.path.exists(seen.output):
                 self._turn_to(job)
@@ -128,10 +128,10 @@ class Follower:
         return known[known.index(self._job) + 1 :] if self._job in known else []
 
     def _turn_to(self, job: str) -> None:
-        self._tell(f"Job {self._job} has ended; job {job} is next.")
+        self._notify(f"Job {self._job} has ended; job {job} is next.")
         self._begin(job)
 
-    def _goes_on(self, state: ChainState) -> bool:
+    def _follow_next(self, state: ChainState) -> bool:
         """Follow the next allocation, where there is one."""
         following = self._after(state)
         if following:
@@ -147,19 +147,21 @@ class Follower:
             following = self._queue.submit(self._directory / SCRIPT, self._environ, self._job)
         except BatchError as error:
             write_chain_state(self._directory, state)
-            self._tell(f"Allocation {len(state.allocations) + 1} of at most {self._most} was refused here too: {error}")
+            self._notify(
+                f"Allocation {len(state.allocations) + 1} of at most {self._most} was refused here too: {error}"
+            )
             return False
-        self._tell(f"Jobs are left; job {following} was submitted from here.")
+        self._notify(f"Jobs are left; job {following} was submitted from here.")
         self._begin(following)
         return True
 
     def _unfinished(self) -> int:
         """The exit code after an allocation without a record: cancelled while it waited, or killed at its limit."""
         if self._seen is None or not self._seen.is_over:
-            self._tell(
+            self._notify(
                 f"Job {self._job} is not known to the batch system any more, and it left no record of how the run"
                 " ended."
             )
             return UNABLE
-        self._tell(f"Job {self._job} ended ({self._seen.state}) before the run did.")
+        self._notify(f"Job {self._job} ended ({self._seen.state}) before the run did.")
         return self._seen.exit_code or UNABLE

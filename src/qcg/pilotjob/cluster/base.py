@@ -237,7 +237,7 @@ class AllocationQueue(ABC):
         """
 
     @abstractmethod
-    def look(
+    def view(
         self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
     ) -> AllocationView | None:
         """The state of an allocation. None: the batch system does not know it, so it ended some time ago.

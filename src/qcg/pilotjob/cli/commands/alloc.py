@@ -186,7 +186,7 @@ def _submit(
         echo_err(f"It asks for {spec}{'; what was not given now is as it was' if last else ''}.")
     if given["wait"]:
         return _wait(queue, directory, job_id, spec.most, environ)
-    _tell_what_next(queue, job_id, run_dir, environ)
+    _print_next_steps(queue, job_id, run_dir, environ)
     return 0
 
 
@@ -249,12 +249,12 @@ def _submit_script(queue: AllocationQueue, directory: Path, text: str, environ: 
         raise
 
 
-def _tell_what_next(queue: AllocationQueue, job_id: str, run_dir: Path, environ: Mapping[str, str]) -> None:
+def _print_next_steps(queue: AllocationQueue, job_id: str, run_dir: Path, environ: Mapping[str, str]) -> None:
     try:
-        seen = queue.look(job_id, environ)
+        seen = queue.view(job_id, environ)
         if seen is not None and seen.phase is Phase.WAITING and not seen.reason:
             time.sleep(MOMENT)
-            seen = queue.look(job_id, environ)
+            seen = queue.view(job_id, environ)
     except BatchError as error:
         echo_err(f"Job {job_id} cannot be looked at: {error}")
         return

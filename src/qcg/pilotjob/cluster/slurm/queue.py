@@ -110,7 +110,7 @@ class SlurmQueue(AllocationQueue):
             raise BatchError(f"sbatch did not tell the number of the job; it said {answer[:300]!r}")
         return job_id
 
-    def look(
+    def view(
         self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
     ) -> AllocationView | None:
         try:
