@@ -48,7 +48,7 @@ class Unsupervised(AgentSupervisor):
     def hello(self, hello: protocol.Hello) -> None:
         pass
 
-    def heard(self, name: str) -> None:
+    def message_received(self, name: str) -> None:
         pass
 
     def ready(self, name: str) -> None:

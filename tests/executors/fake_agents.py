@@ -65,7 +65,7 @@ class FakeSupervisor(AgentSupervisor):
     def hello(self, hello: protocol.Hello) -> None:
         self._present.add(hello.agent)
 
-    def heard(self, name: str) -> None:
+    def message_received(self, name: str) -> None:
         pass
 
     def ready(self, name: str) -> None:

@@ -218,7 +218,7 @@ class AgentExecutor(Executor):
             assert self._port is not None
             self._port.send([peer, protocol.encode(protocol.Identify())])
         else:
-            self._supervisor.heard(agent.name)
+            self._supervisor.message_received(agent.name)
             self._agent_message(agent, message)
 
     def _agent_message(self, agent: AgentHandle, message: protocol.FromAgent) -> None:

@@ -157,7 +157,7 @@ class AllocationAgents(AgentSupervisor):
     def hello(self, hello: protocol.Hello) -> None:
         self._observer.node_described(hello.agent, self._layouts.layout_of(hello))
 
-    def heard(self, name: str) -> None:
+    def message_received(self, name: str) -> None:
         self._liveness[name].message_received(time.monotonic())
 
     def ready(self, name: str) -> None:

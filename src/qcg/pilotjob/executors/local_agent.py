@@ -93,7 +93,7 @@ class LocalAgent(AgentSupervisor):
         if self._connected_pid:
             self._on_connected(self._connected_pid)
 
-    def heard(self, name: str) -> None:
+    def message_received(self, name: str) -> None:
         pass  # the process is watched, not its messages
 
     def ready(self, name: str) -> None:

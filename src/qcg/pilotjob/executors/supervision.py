@@ -19,7 +19,7 @@ class AgentSupervisor(ABC):
         """An agent has connected; it reports its attempts next."""
 
     @abstractmethod
-    def heard(self, name: str) -> None:
+    def message_received(self, name: str) -> None:
         """A message of this agent has arrived."""
 
     @abstractmethod

@@ -155,7 +155,7 @@ class ConnectionMonitor:
         self._reader = SocketReader(loop, self._monitor, self._receive)
         self._receive()
 
-    def heard(self, descriptor: int) -> None:
+    def message_received(self, descriptor: int) -> None:
         self._heard.add(descriptor)
         self._silent.discard(descriptor)
 
@@ -267,7 +267,7 @@ class Port:
                 first = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._monitor.heard(int(first.get(zmq.SRCFD)))
+            self._monitor.message_received(int(first.get(zmq.SRCFD)))
             yield [first.bytes, *(self._socket.recv_multipart() if first.more else ())]
 
 
