@@ -205,7 +205,7 @@ class Relayed(WithARelay):
         jobs.append(
             self.script("last", f"head -c {4 * LIMIT} /dev/zero; {_WAITS % self.path('stop')}; exit 1", output="last")
         )
-        with mock.patch.multiple("qcg.pilotjob.host.captured_output", _FIRST_LOOK=0.0, _SHORTEST_PAUSE=0.0):
+        with mock.patch.multiple("qcg.pilotjob.host.captured_output", _FIRST_PAUSE=0.0, _SHORTEST_PAUSE=0.0):
             self.lane(*jobs)
             self.let_go()
             self.until(lambda: "last" in self.host._jobs, "the start of the last one")
@@ -239,9 +239,9 @@ class Relayed(WithARelay):
         self.until(lambda: "a" in self.host._jobs, "its start")
         with mock.patch.object(_relay, "enter_within", return_value=False) as enter:
             self.until(lambda: enter.called, "a look")
-            look = self.host._setup.outputs.next_look
-            assert look is not None
-            assert look > time.monotonic()
+            next_trim = self.host._setup.outputs.next_trim
+            assert next_trim is not None
+            assert next_trim > time.monotonic()
         self.let_go()
         assert self.ended("a").exit_code == 0
 

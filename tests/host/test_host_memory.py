@@ -90,12 +90,12 @@ class MemoryLimitTest(HostTest):
     def test_jobs_without_a_limit_are_not_watched(self):
         with mock.patch.object(process_tree, "Snapshot") as snapshot:
             self.run_job(*python("import time; time.sleep(0.2)"))
-        assert self.host._limits.memory.next_look is None
+        assert self.host._limits.memory.next_measurement is None
         snapshot.assert_not_called()
 
     def test_watching_ends_with_the_last_job_that_has_a_limit(self):
         self.run_job("/bin/true", memory=100)
-        assert self.host._limits.memory.next_look is None
+        assert self.host._limits.memory.next_measurement is None
 
     def test_memory_checks_take_a_small_part_of_the_time(self):
         limits = memory_limits.MemoryLimits(self.log.append)
@@ -113,9 +113,9 @@ class MemoryLimitTest(HostTest):
         no_processes = mock.patch.object(Termination, "members", return_value={})
         with no_processes, mock.patch.object(process_tree, "Snapshot", slow_snapshot):
             began = time.monotonic()
-            limits.look(began, self.host._jobs)
-        assert limits.next_look
-        assert limits.next_look - began >= 0.03 / memory_limits.MOST_WORK
+            limits.measure(began, self.host._jobs)
+        assert limits.next_measurement
+        assert limits.next_measurement - began >= 0.03 / memory_limits.MOST_WORK
 
 
 class KernelKillTest(HostTest):
@@ -185,7 +185,7 @@ class MemoryGroupTest(HostTest):
         assert self._content(group, "memory.max") == str(100 * MIB)
         assert (self._content(group, "memory.swap.max"), self._content(group, "memory.oom.group")) == ("0", "1")
         assert self._content(group, "cgroup.procs") == str(pid)
-        assert self.host._limits.memory.next_look is None, "it need not be watched"
+        assert self.host._limits.memory.next_measurement is None, "it need not be watched"
 
     def test_a_job_that_the_kernel_ended_at_its_limit_fails_with_limit_and_peak(self):
         self._host_with_groups()

@@ -555,7 +555,7 @@ def test_a_job_that_the_batch_system_ends_is_lost_with_its_cause(host: Host, stu
     wait_for(lambda: "STARTED" in host.status("a"), 30, "the start of the job")
     runner.send_signal(signal.SIGTERM)
     runner.wait(30)
-    host.jobs.look(ask=False)
+    host.jobs.update(ask=False)
     assert host.jobs.asks_why
     assert ends(host.poll()) == [], "the batch system has not settled its state yet"
     stub.set_state("1", "CANCELLED")

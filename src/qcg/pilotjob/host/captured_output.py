@@ -31,12 +31,12 @@ from qcg.pilotjob.host.records import Launch, output_path
 LIMIT = 1 << 20
 """Bytes kept of a stream: of a longer one, the first and the last half of this."""
 _HALF = LIMIT // 2
-_FIRST_LOOK = 0.1
+_FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 0.5
 _SHORTEST_PAUSE = 0.01
 """Seconds between two looks at the sizes."""
-_BETWEEN_LOOKS = 8 << 20
-"""Bytes that a stream may grow by between two looks, as far as the pauses allow."""
+_GROWTH_BETWEEN_TRIMS = 8 << 20
+"""Bytes that a stream may grow by between two trims, as far as the pauses allow."""
 _NOT_CAPTURED = b"[The output was not captured: too many files were open on the node, or memory was short.]\n"
 _CHUNK = 1 << 16
 _CLOEXEC = 1
@@ -88,10 +88,10 @@ class OutputCapture:
         self.memory_flags = memory_file_flags()
         """Flags for `memfd_create`; -1 where there are no memory files, and unlinked temporary files are used."""
         self._highest = highest_descriptor()
-        self.next_look: Optional[float] = None
+        self.next_trim: Optional[float] = None
         """When to call `trim`, in monotonic seconds; None while no running job has captured output."""
-        self._pause = _FIRST_LOOK
-        self._looked_at = 0.0
+        self._pause = _FIRST_PAUSE
+        self._trimmed_at = 0.0
         self._has_logged = False
         self._fallocate = ctypes.CDLL(None).fallocate
         self._fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -135,28 +135,28 @@ class OutputCapture:
     def began(self) -> None:
         """A job with captured output has started."""
         now = time.monotonic()
-        self._pause = _FIRST_LOOK
-        if self.next_look is None:
-            self._looked_at = now
-        if self.next_look is None or self.next_look > now + _FIRST_LOOK:
-            self.next_look = now + _FIRST_LOOK
+        self._pause = _FIRST_PAUSE
+        if self.next_trim is None:
+            self._trimmed_at = now
+        if self.next_trim is None or self.next_trim > now + _FIRST_PAUSE:
+            self.next_trim = now + _FIRST_PAUSE
 
     def trim(self, running: Iterable[CapturedOutput], now: float) -> None:
-        """Free the middle of long streams, and decide when to look again."""
-        seconds = max(now - self._looked_at, _SHORTEST_PAUSE)
+        """Free the middle of long streams, and decide when to do it again."""
+        seconds = max(now - self._trimmed_at, _SHORTEST_PAUSE)
         growth, any_running = 0, False
         for captured in running:
             any_running = True
             size = sum(self._trim_stream(descriptor) for _, descriptor in captured.streams())
             growth = max(growth, captured.grown_to(size))
-        self._looked_at = now
-        pause = min(self._pause, _BETWEEN_LOOKS * seconds / growth) if growth else self._pause
+        self._trimmed_at = now
+        pause = min(self._pause, _GROWTH_BETWEEN_TRIMS * seconds / growth) if growth else self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        self.next_look = now + max(pause, _SHORTEST_PAUSE) if any_running else None
+        self.next_trim = now + max(pause, _SHORTEST_PAUSE) if any_running else None
 
     def postpone(self, now: float) -> None:
         """Trim later: the lane runner cannot be suspended at this moment."""
-        self.next_look = now + _LONGEST_PAUSE
+        self.next_trim = now + _LONGEST_PAUSE
 
     def _trim_stream(self, descriptor: int) -> int:
         """Free the memory in the middle of a long stream. Returns its size, which stays the same."""

@@ -37,12 +37,12 @@ class JobLimits:
 
     def next_check(self, jobs: Dict[str, ActiveJob]) -> Optional[float]:
         """When `check` has something to do next, in monotonic seconds."""
-        times = [at for at in (self.wall_times.next(jobs), self.memory.next_look) if at is not None]
+        times = [at for at in (self.wall_times.next(jobs), self.memory.next_measurement) if at is not None]
         return min(times) if times else None
 
     def is_due(self, now: float) -> bool:
-        next_look = self.memory.next_look
-        return self.wall_times.has_passed(now) or (next_look is not None and next_look <= now)
+        next_measurement = self.memory.next_measurement
+        return self.wall_times.has_passed(now) or (next_measurement is not None and next_measurement <= now)
 
     def check(self, now: float, jobs: Dict[str, ActiveJob]) -> List[Exceeded]:
         """The jobs that have exceeded a limit."""
@@ -51,9 +51,9 @@ class JobLimits:
             if id in jobs:
                 message = "The job exceeded its wall time of %g s." % wall_time
                 found.append(Exceeded(jobs[id], EndReason.TIMEOUT, message, self._grace))
-        if self.memory.next_look is not None and self.memory.next_look <= now:
+        if self.memory.next_measurement is not None and self.memory.next_measurement <= now:
             # Without a grace period, in which it could take all memory of its node.
-            found += [Exceeded(job, EndReason.MEMORY, text, 0.0) for job, text in self.memory.look(now, jobs)]
+            found += [Exceeded(job, EndReason.MEMORY, text, 0.0) for job, text in self.memory.measure(now, jobs)]
         return found
 
     def ended(self, job: ActiveJob) -> None:

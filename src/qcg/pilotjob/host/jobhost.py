@@ -254,7 +254,7 @@ class JobHost:
         if self._streams.next_check is not None:
             for job in self._streams.take_stored(now):
                 self._over(job)
-        if self._setup.outputs.next_look is not None and self._setup.outputs.next_look <= now:
+        if self._setup.outputs.next_trim is not None and self._setup.outputs.next_trim <= now:
             self._trim_outputs(now)
         next_step = self._terminations.next_step()
         if next_step is not None and next_step <= now:
@@ -267,7 +267,7 @@ class JobHost:
         undecided = self._undecided[0][0] if self._undecided else None
         handovers = self._handovers_taken_at + self._runner.pause if self._runner.pending() else None
         times = [self._limits.next_check(self._jobs), self._terminations.next_step(), undecided, handovers]
-        times += [self._setup.capacity.retry_at, self._setup.outputs.next_look, self._streams.next_check]
+        times += [self._setup.capacity.retry_at, self._setup.outputs.next_trim, self._streams.next_check]
         return min((at for at in times if at is not None), default=None)
 
     def sync_ledger(self) -> None:

@@ -61,7 +61,7 @@ class _Watched:
         """Knows which processes belong to the job."""
         self.peak = 0
         self.used = 0
-        """Memory at the last look, in KiB as the peak."""
+        """Memory at the last measurement, in KiB as the peak."""
         self.used_at = 0.0
 
 
@@ -73,8 +73,8 @@ class MemoryLimits:
         self._in_groups: Dict[str, str] = {}
         """Directories of the cgroups of jobs, by id."""
         self._watched: Dict[str, _Watched] = {}
-        self.next_look: Optional[float] = None
-        """When `look` has something to do next, in monotonic seconds."""
+        self.next_measurement: Optional[float] = None
+        """When `measure` has something to do next, in monotonic seconds."""
 
     def begin(self, job: ActiveJob) -> None:
         """Enforce the limit of a job that was just started."""
@@ -86,9 +86,9 @@ class MemoryLimits:
             return
         self._watched[job.id] = _Watched(job)
         soon = time.monotonic() + SHORTEST_PAUSE
-        self.next_look = soon if self.next_look is None else min(self.next_look, soon)
+        self.next_measurement = soon if self.next_measurement is None else min(self.next_measurement, soon)
 
-    def look(self, now: float, jobs: Dict[str, ActiveJob]) -> List[Tuple[ActiveJob, str]]:
+    def measure(self, now: float, jobs: Dict[str, ActiveJob]) -> List[Tuple[ActiveJob, str]]:
         """Measure all watched jobs. Returns those above their limits, each with its message."""
         over = []
         began = _cpu_time()
@@ -109,7 +109,7 @@ class MemoryLimits:
             watched.used, watched.used_at = used, now
         # Not the time that passed: on a busy machine this thread waits for a core, and jobs go on meanwhile.
         work = _cpu_time() - began
-        self.next_look = time.monotonic() + max(pause, SHORTEST_PAUSE, min(work / MOST_WORK, LONGEST_REST))
+        self.next_measurement = time.monotonic() + max(pause, SHORTEST_PAUSE, min(work / MOST_WORK, LONGEST_REST))
         return over
 
     def ended(self, job: ActiveJob) -> None:
@@ -119,7 +119,7 @@ class MemoryLimits:
         if watched is not None and job.usage is not None:
             job.usage = job.usage._replace(memory=max(job.usage.memory, watched.peak))
         if not self._watched:
-            self.next_look = None
+            self.next_measurement = None
         kernel_killed = may_be_out_of_memory(job) and self._kernel_kills.took_one()
         group = self._in_groups.pop(job.id, "")
         if group and self._groups is not None:

@@ -212,7 +212,7 @@ class BatchJobs(Backend):
             self._submission.submit_pending()
         if any("KILL" in attempt.status for attempt in attempts):
             self._kill_ordered()
-        self.look()
+        self.update()
 
     def close(self) -> None:
         """Close the ledger. A process that ends need not do that."""
@@ -237,7 +237,7 @@ class BatchJobs(Backend):
             with contextlib.suppress(OSError):
                 status_file.append(attempt.directory, [("KILLED", status_file.timestamp(time.time()))])
 
-    def look(self, ask: bool = True, changed: Optional[Iterable[str]] = None) -> None:
+    def update(self, ask: bool = True, changed: Optional[Iterable[str]] = None) -> None:
         """Record starts and ends from status files; and, with `ask`, the ends of jobs that the queue does not have any
         more. The queue is asked at its intervals only, unless the end of a job depends on it. `changed`: look at these
         attempts only."""

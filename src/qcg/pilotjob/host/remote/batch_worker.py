@@ -78,7 +78,7 @@ class BatchWorker(Backend):
 
     def poll(self) -> None:
         """Record what status files tell. What the batch system tells comes later."""
-        self._jobs.look(ask=False)
+        self._jobs.update(ask=False)
         self._wakeup.set()
 
     # The thread
@@ -99,7 +99,7 @@ class BatchWorker(Backend):
         """Returns whether there may be new records."""
         changed = self._take_changes()
         if changed:
-            self._jobs.look(ask=False, changed=changed)
+            self._jobs.update(ask=False, changed=changed)
         while self._signals:
             self._jobs.take_order(self._signals.pop(0))
         is_due = self._jobs.has_open and time.monotonic() >= self._polled_at + self._interval()

@@ -14,7 +14,7 @@ from qcg.pilotjob.host.remote.log_files import find_directory, list_files
 from qcg.pilotjob.host.remote.standard_streams import receive, refusal, send
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_regular
 
-LOOK_INTERVAL = 0.25
+CHECK_INTERVAL = 0.25
 """Seconds between two looks at a file that is followed."""
 MOST_ON_CHANNEL = 16 << 20
 """Bytes of a file that a channel answers with; a command of its own sends files of any size."""
@@ -106,7 +106,7 @@ def _follow(descriptor: int, directory: str, until_eof: bool) -> None:
     if until_eof:
         poller.register(0, select.POLLIN)
     parent = os.getppid()
-    while not poller.poll(LOOK_INTERVAL * 1000) and os.getppid() == parent:
+    while not poller.poll(CHECK_INTERVAL * 1000) and os.getppid() == parent:
         is_over = "ENDED" in (status_file.read(directory) or {})
         size = os.fstat(descriptor).st_size
         if size < os.lseek(descriptor, 0, os.SEEK_CUR):

@@ -25,7 +25,7 @@ STALE = 120.0
 """Seconds after which the process that was to send a notification is taken for dead."""
 PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each try."""
-LOOK_INTERVAL = 0.25
+CHECK_INTERVAL = 0.25
 """Seconds between two looks at the settings while a try is awaited."""
 CONNECT_TIMEOUT = 5.0
 COMMAND_TIMEOUT = 30.0
@@ -66,7 +66,7 @@ def main(run: str) -> int:
         # Read anew: a manager that was started again has another address, and one that has ended has none.
         until = time.monotonic() + pause
         while read_settings(layout) is not None and time.monotonic() < until:
-            time.sleep(LOOK_INTERVAL)
+            time.sleep(CHECK_INTERVAL)
         settings = read_settings(layout)
         if settings is None or _send(settings, deadline):
             return 0

@@ -49,7 +49,7 @@ class Channel:
         self._output = bytearray()
         self._reports = False
         """Whether the manager has got a full report, after which it gets what is new."""
-        self._has_news = False
+        self._has_new_records = False
         self._sent_at = 0.0
         now = time.monotonic()
         self._heard_at = now
@@ -71,9 +71,9 @@ class Channel:
             if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
                 return
             if self._watch is not None and self._watch.fileno() in ready:
-                self._hear_supervisor()
+                self._read_supervisor_wakeups()
             if self._batch is not None and self._batch.fileno() in ready:
-                self._hear_batch_worker(self._batch)
+                self._read_batch_worker(self._batch)
             if 0 in ready:
                 data = os.read(0, _PART)
                 if not data:
@@ -82,10 +82,10 @@ class Channel:
                 for frame in self._reader.feed(data):
                     self._answer(frame)
             now = time.monotonic()
-            if now >= self._next_tick and not self._look(now):
+            if now >= self._next_tick and not self._check(now):
                 return
-            if self._has_news and now >= self._sent_at + SEND_INTERVAL:
-                self._send_news(now)
+            if self._has_new_records and now >= self._sent_at + SEND_INTERVAL:
+                self._send_new_records(now)
             if self._output:
                 self._write()
             if now >= self._heard_at + SILENCE:
@@ -94,7 +94,7 @@ class Channel:
     def _timeout(self) -> float:
         """Milliseconds until the next deadline."""
         deadline = min(self._next_tick, self._heard_at + SILENCE)
-        if self._has_news:
+        if self._has_new_records:
             deadline = min(deadline, self._sent_at + SEND_INTERVAL)
         return max(deadline - time.monotonic(), 0.0) * 1000 + 1
 
@@ -117,11 +117,11 @@ class Channel:
         if self._watch is None:
             self._supervisor.ensure()
             self._connect()
-            self._send_news(time.monotonic())
+            self._send_new_records(time.monotonic())
 
     # New records and messages
 
-    def _look(self, now: float) -> bool:
+    def _check(self, now: float) -> bool:
         """Look at all ledgers, and after the supervisor. False when another channel has replaced this one.
 
         Raises CommandError when the run directory was removed and nobody writes to its ledger any more."""
@@ -156,9 +156,9 @@ class Channel:
     def _connect(self) -> None:
         """Have the supervisor announce new records, if there is one."""
         self._watch = self._supervisor.watch()
-        self._has_news = self._watch is not None
+        self._has_new_records = self._watch is not None
 
-    def _hear_supervisor(self) -> None:
+    def _read_supervisor_wakeups(self) -> None:
         assert self._watch is not None
         data = b""
         with contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ class Channel:
         if not data:
             self._watch.close()
             self._watch = None
-        self._has_news = True
+        self._has_new_records = True
 
     def _start_batch_worker(self) -> None:
         if self._batch is None and read_queue(self._layout) is not None:
@@ -178,15 +178,15 @@ class Channel:
         if self._batch is not None:
             self._batch.set_epoch(self._epoch)
 
-    def _hear_batch_worker(self, worker: "BatchWorker") -> None:
+    def _read_batch_worker(self, worker: "BatchWorker") -> None:
         for text in worker.take_notices():
             self._notice(text)
         if self._reports:
             self._send_records(BATCH, self._commands.view.read_one(BATCH))
 
-    def _send_news(self, now: float) -> None:
+    def _send_new_records(self, now: float) -> None:
         """Send the records of the supervisor of this host, and messages of jobs."""
-        self._has_news = False
+        self._has_new_records = False
         if self._reports:
             self._sent_at = now
             self._send_records(self._layout.host, self._commands.view.read_one(self._layout.host))
