@@ -112,19 +112,19 @@ def test_setting_the_clock_does_not_change_the_end_of_a_run(jump: float):
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
         manager = ManagerDeadline(pilot, Options(time_limit=HOUR, grace=60.0), None, clock)
-        await manager._look()
+        await manager._check()
         assert pilot.engine.state.deadline == NOON + HOUR - 60
         clock.is_set(by=jump)
         clock.passes(1.0)
-        await manager._look()
+        await manager._check()
         assert not pilot.shutdown.is_requested
         left = pilot.engine.state.deadline - clock.wall()
         assert left == HOUR - 61, "jobs are started as long as they would end in time"
         clock.passes(HOUR - 62)
-        await manager._look()
+        await manager._check()
         assert not pilot.shutdown.is_requested
         clock.passes(55.0)
-        await manager._look()
+        await manager._check()
         assert (pilot.shutdown.cause, pilot.shutdown.reason) == (Cause.TIME, "the time of this manager is over")
 
     within(scenario)
@@ -141,10 +141,10 @@ def test_the_earlier_of_time_limit_and_allocation_end_counts(
         manager = ManagerDeadline(pilot, Options(time_limit=limit, grace=60.0), an_allocation(seconds), clock)
         clock.is_set(by=5 * HOUR)
         clock.passes(580.0)
-        await manager._look()
+        await manager._check()
         assert not pilot.shutdown.is_requested
         clock.passes(6.0)
-        await manager._look()
+        await manager._check()
         assert pilot.shutdown.cause is Cause.TIME
         assert manager.is_end_of_allocation == (seconds < (limit or HOUR))
 
@@ -158,7 +158,7 @@ def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch
         pilot, clock = a_pilot(), MovedClock()
         manager = ManagerDeadline(pilot, Options(grace=60.0), an_allocation(600.0), clock)
         clock.passes(590.0)
-        await manager._look()
+        await manager._check()
         assert not pilot.shutdown.is_requested
         assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
 
@@ -175,7 +175,7 @@ def test_an_end_that_cannot_be_queried_stays_as_it_is_known(monkeypatch: pytest.
         pilot, clock = a_pilot(), MovedClock()
         manager = ManagerDeadline(pilot, Options(grace=60.0), an_allocation(HOUR), clock)
         clock.passes(600.0)
-        await manager._look()
+        await manager._check()
         assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
 
     within(scenario)
@@ -192,7 +192,7 @@ def test_small_differences_between_clocks_do_not_change_the_deadline():
         for _ in range(5):
             clock.is_set(by=0.1)
             clock.passes(1.0)
-            await manager._look()
+            await manager._check()
         assert len(pilot.engine.events) == 1
 
     within(scenario)
@@ -224,8 +224,8 @@ def test_a_manager_without_jobs_notices_the_end_of_its_time():
         manager = ManagerDeadline(pilot, Options(time_limit=30.0, grace=4.0), None, clock)
         manager.requests_read()
         while not pilot.shutdown.is_requested:
-            await manager._look()
-            clock.passes(manager._until_next_look())
+            await manager._check()
+            clock.passes(manager._until_next_check())
         assert 28.0 <= clock.steady() - 1000.0 < 30.0
 
     within(scenario)
@@ -241,11 +241,11 @@ def test_jobs_read_after_the_first_check_are_checked_soon(
         pilot.engine.state.unfinished = 0
         pilot.end_when_done.set()
         manager = ManagerDeadline(pilot, Options(), None, MovedClock())
-        assert manager._until_next_look() == deadline.TICK, "more requests may come from the file"
+        assert manager._until_next_check() == deadline.TICK, "more requests may come from the file"
         pilot.engine.state.unfinished = 1
         manager.requests_read()
-        assert manager._until_next_look() == deadline.TICK
-        await manager._look()
+        assert manager._until_next_check() == deadline.TICK
+        await manager._check()
         assert pilot.shutdown.reason == "not enough time is left"
 
     within(scenario)

@@ -121,7 +121,7 @@ def test_failed_jobs_that_run_again_and_fail_again_are_no_first_failure():
 def test_unselected_events_are_not_notified():
     rule = rules("end")
     assert rule.failed(7) == []
-    assert rule.look(0.0, status(1)) == rule.look(10**6, status(1, unwritable=True)) == []
+    assert rule.find_stalls(0.0, status(1)) == rule.find_stalls(10**6, status(1, unwritable=True)) == []
 
 
 def test_names_and_messages_are_printable_in_sentences():
@@ -134,9 +134,9 @@ def test_names_and_messages_are_printable_in_sentences():
 
 def test_a_time_without_starts_and_ends_while_jobs_wait_is_a_stall():
     rule = rules("stall=30m")
-    assert rule.look(0.0, status(1)) == []
-    assert rule.look(1799.0, status(1)) == []
-    (stall,) = rule.look(1800.0, status(1))
+    assert rule.find_stalls(0.0, status(1)) == []
+    assert rule.find_stalls(1799.0, status(1)) == []
+    (stall,) = rule.find_stalls(1800.0, status(1))
     assert stall.sentence == "no job has started or ended for 30 min: 3 jobs wait, 1 attempt runs"
     assert stall.details == {"reason": "quiet", "seconds": 1800.0, "waiting": 3, "running": 1}
 
@@ -144,25 +144,25 @@ def test_a_time_without_starts_and_ends_while_jobs_wait_is_a_stall():
 def test_every_start_or_end_begins_the_time_anew():
     rule = rules("stall=30m")
     for number in range(10):
-        assert rule.look(number * 1700.0, status(number)) == []
-    assert events(rule.look(9 * 1700.0 + 1800.0, status(9))) == ["stall"]
+        assert rule.find_stalls(number * 1700.0, status(number)) == []
+    assert events(rule.find_stalls(9 * 1700.0 + 1800.0, status(9))) == ["stall"]
 
 
 def test_without_waiting_jobs_nothing_stalls():
     rule = rules("stall=30m")
     for hour in range(10):
-        assert rule.look(hour * 3600.0, status(1, waiting=0)) == []
-    assert rule.look(9 * 3600.0 + 1799.0, status(1)) == [], "they wait since then"
-    assert events(rule.look(9 * 3600.0 + 1800.0, status(1))) == ["stall"]
+        assert rule.find_stalls(hour * 3600.0, status(1, waiting=0)) == []
+    assert rule.find_stalls(9 * 3600.0 + 1799.0, status(1)) == [], "they wait since then"
+    assert events(rule.find_stalls(9 * 3600.0 + 1800.0, status(1))) == ["stall"]
 
 
 def test_a_stall_is_notified_once_until_something_happens():
     rule = rules("stall=30m")
-    rule.look(0.0, status(1))
-    found = [events(rule.look(1800.0 + minute * 60.0, status(1))) for minute in range(300)]
+    rule.find_stalls(0.0, status(1))
+    found = [events(rule.find_stalls(1800.0 + minute * 60.0, status(1))) for minute in range(300)]
     assert found == [["stall"], *[[]] * 299]
-    rule.look(20000.0, status(2))
-    assert events(rule.look(21800.0, status(2))) == ["stall"]
+    rule.find_stalls(20000.0, status(2))
+    assert events(rule.find_stalls(21800.0, status(2))) == ["stall"]
 
 
 def test_stalls_that_follow_one_another_are_notified_seldom():
@@ -174,24 +174,24 @@ def test_stalls_that_follow_one_another_are_notified_seldom():
 
 def test_a_registry_that_cannot_be_written_is_a_stall_after_a_while():
     rule = rules("stall=30m")
-    assert rule.look(0.0, status(1, unwritable=True)) == []
-    assert rule.look(UNWRITABLE_SECONDS - 1, status(2, unwritable=True)) == [], "jobs may still end"
-    (stall,) = rule.look(UNWRITABLE_SECONDS, status(3, unwritable=True, waiting=0))
+    assert rule.find_stalls(0.0, status(1, unwritable=True)) == []
+    assert rule.find_stalls(UNWRITABLE_SECONDS - 1, status(2, unwritable=True)) == [], "jobs may still end"
+    (stall,) = rule.find_stalls(UNWRITABLE_SECONDS, status(3, unwritable=True, waiting=0))
     assert stall.sentence == "the registry cannot be written since 30 s, so nothing is started"
     assert stall.details["reason"] == "registry"
-    assert rule.look(3600.0, status(3, unwritable=True)) == [], "once"
+    assert rule.find_stalls(3600.0, status(3, unwritable=True)) == [], "once"
 
 
 def test_a_registry_that_cannot_be_written_is_notified_also_after_a_quiet_time():
     rule = rules("stall=60s")
-    rule.look(0.0, status(1))
-    assert events(rule.look(60.0, status(1))) == ["stall"]
-    rule.look(61.0, status(1, unwritable=True))
-    (stall,) = rule.look(61.0 + UNWRITABLE_SECONDS, status(1, unwritable=True))
+    rule.find_stalls(0.0, status(1))
+    assert events(rule.find_stalls(60.0, status(1))) == ["stall"]
+    rule.find_stalls(61.0, status(1, unwritable=True))
+    (stall,) = rule.find_stalls(61.0 + UNWRITABLE_SECONDS, status(1, unwritable=True))
     assert stall.details["reason"] == "registry"
 
 
 def test_a_registry_that_works_again_begins_the_time_anew():
     rule = rules("stall=30m")
     for second in range(0, 3000, 20):
-        assert rule.look(float(second), status(second, unwritable=second % 40 == 0)) == []
+        assert rule.find_stalls(float(second), status(second, unwritable=second % 40 == 0)) == []

@@ -38,9 +38,9 @@ class _AsyncConnection:
         self.trouble: ConnectionError | None = None
         self._loop = asyncio.get_running_loop()
         self._reader = SocketReader(self._loop, connection.socket, self._receive)
-        self._monitor_reader = SocketReader(self._loop, connection.monitor, self._look)
-        self._impatience = [self._loop.call_later(wait, self._look) for wait in (REFUSED_TIMEOUT, CONNECT_TIMEOUT)]
-        self._look()
+        self._monitor_reader = SocketReader(self._loop, connection.monitor, self._check)
+        self._impatience = [self._loop.call_later(wait, self._check) for wait in (REFUSED_TIMEOUT, CONNECT_TIMEOUT)]
+        self._check()
 
     def send(self, frames: list[bytes]) -> None:
         self._connection.send(frames)
@@ -61,7 +61,7 @@ class _AsyncConnection:
         for frames in receive_all(self._connection.socket):
             self._on_message(frames)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.trouble is not None or self._connection.socket.closed:
             return
         try:

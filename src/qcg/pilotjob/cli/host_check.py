@@ -136,7 +136,7 @@ class _AddressCheck:
             self._programs()
         await self._log_in()
         self._transport = await self._connect()
-        self._look_around()
+        self._probe_host()
         await self._round_trip(self._transport)
         await self._sessions()
         await self._transfer()
@@ -266,7 +266,7 @@ class _AddressCheck:
         self._about = (await transport.call(request)).head
         self.epoch = self._about["epoch"]
 
-    def _look_around(self) -> None:
+    def _probe_host(self) -> None:
         about = self._about
         self._note("Python there", OK, f"{about['python']}, as {about['hostname']}")
         if not self._is_first and self.epoch == 1:

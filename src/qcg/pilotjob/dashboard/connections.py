@@ -28,7 +28,7 @@ class Connections:
     def enter(self, connection: socket.socket) -> bool:
         """Add a new connection; False when there is no place for it."""
         with self._lock:
-            if len(self._threads) >= self._most and not self._drop_stranger():
+            if len(self._threads) >= self._most and not self._close_unauthenticated():
                 return False
             self._threads[connection] = None
             return True
@@ -59,7 +59,7 @@ class Connections:
             if thread is not None:
                 thread.join(seconds)
 
-    def _drop_stranger(self) -> bool:
+    def _close_unauthenticated(self) -> bool:
         for connection in self._threads:
             if connection not in self._known:
                 self._remove(connection)

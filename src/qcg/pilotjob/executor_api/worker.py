@@ -18,49 +18,49 @@ CONNECT_TIMEOUT = 60_000
 
 
 def work() -> None:
-    place = Path(os.environ.pop(EXECUTOR_CONTACT))
-    contact = read_contact(place)
-    begun = os.open(
-        place.with_name(os.environ[EXECUTOR_WORKER] + STARTED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+    contact_path = Path(os.environ.pop(EXECUTOR_CONTACT))
+    contact = read_contact(contact_path)
+    started_fd = os.open(
+        contact_path.with_name(os.environ[EXECUTOR_WORKER] + STARTED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
     )
     sys.path[:] = contact.python_path
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    line = worker_socket(context, contact, os.environ[EXECUTOR_WORKER])
+    socket = worker_socket(context, contact, os.environ[EXECUTOR_WORKER])
     # It reports one event only: the executor has closed the connection, or died.
-    monitor = line.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     poller = zmq.Poller()
-    poller.register(line, zmq.POLLIN)
+    poller.register(socket, zmq.POLLIN)
     poller.register(monitor, zmq.POLLIN)
     # Line buffering, so that output is in the file even when the function ends this process.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    line.connect(contact.address)
-    _send(line, [HELLO])
+    socket.connect(contact.address)
+    _send(socket, [HELLO])
     _prepare()
     patience: int | None = CONNECT_TIMEOUT
     while ready := dict(poller.poll(patience)):
-        if line in ready:
+        if socket in ready:
             patience = None
-            kind, *call = line.recv_multipart()
+            kind, *call = socket.recv_multipart()
             if kind != CALL:
                 break
             number, function, arguments = call
             # Written before the call: answers may be lost when the function ends this process, the file is not.
-            os.pwrite(begun, b"%20d" % int(number), 0)
-            _send(line, answer_frames(number, perform(function, arguments)))
+            os.pwrite(started_fd, b"%20d" % int(number), 0)
+            _send(socket, answer_frames(number, perform(function, arguments)))
             sys.stdout.flush()
         elif monitor in ready:
             break
-    line.disable_monitor()
+    socket.disable_monitor()
     monitor.close()
-    line.close(1000)
+    socket.close(1000)
     context.term()
-    os.close(begun)
+    os.close(started_fd)
 
 
-def _send(line: zmq.Socket[bytes], frames: list[bytes]) -> None:
+def _send(socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
     """Send a message. Without its executor a plain send would block for ever; the monitor reports that."""
     with suppress(zmq.Again):
-        line.send_multipart(frames, zmq.NOBLOCK)
+        socket.send_multipart(frames, zmq.NOBLOCK)
 
 
 def _prepare() -> None:

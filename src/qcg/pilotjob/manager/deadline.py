@@ -76,8 +76,8 @@ class ManagerDeadline:
 
     async def watch(self) -> None:
         while not self._manager.shutdown.is_requested:
-            await self._look()
-            await asyncio.sleep(self._until_next_look())
+            await self._check()
+            await asyncio.sleep(self._until_next_check())
 
     def end_now(self, why: str) -> None:
         """The batch system ends the allocation within seconds."""
@@ -110,14 +110,14 @@ class ManagerDeadline:
     def _grace(self, end: float) -> float:
         return grace_period(self._options.grace, end - self._began)
 
-    def _until_next_look(self) -> float:
+    def _until_next_check(self) -> float:
         if self._engine.state.unfinished or not self._all_read:
             return TICK
         end = self._end
         left = math.inf if end is None else end - self._grace(end) - self._clock.steady()
         return min(max(left / 2, TICK), IDLE_TICK)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         if self._clock.steady() - self._read_at >= self._pause():
             await self._read_end(QUERY_TIMEOUT)
         end = self._end

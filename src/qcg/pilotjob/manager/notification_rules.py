@@ -130,7 +130,7 @@ class NotificationRules:
         self._notified.update(crossed)
         return [_failure(key, failures, last) for key in crossed]
 
-    def look(self, now: float, status: RunStatus) -> list[Notification]:
+    def find_stalls(self, now: float, status: RunStatus) -> list[Notification]:
         """Return the notifications of stalls that are due."""
         if not self.on.stall:
             return []

@@ -30,8 +30,8 @@ from qcg.pilotjob.manager.notification_rules import (
 from qcg.pilotjob.manager.observers import RunObserver
 from qcg.pilotjob.manager.run_result import RunResult
 
-LOOK_INTERVAL = 5.0
-"""Longest seconds between two looks for a stall."""
+CHECK_INTERVAL = 5.0
+"""Longest time between two checks for stalls, in seconds."""
 END_PATIENCE = 30.0
 """Seconds that the commands have at the end of the manager."""
 SHORT_END_PATIENCE = 5.0
@@ -51,7 +51,7 @@ class RunNotifications(RunObserver):
         self._failures_before = failures - state.failure_limit.failures
         on = parse_notify_on(options.notify_on)
         self._rules = NotificationRules(on, clock.steady(), failures, journal.metadata(NOTIFIED))
-        self._interval = min(LOOK_INTERVAL, on.stall / 4 or LOOK_INTERVAL)
+        self._interval = min(CHECK_INTERVAL, on.stall / 4 or CHECK_INTERVAL)
         self._engine.observers.subscribe(self)
         self._count_failures(None)
 
@@ -70,7 +70,7 @@ class RunNotifications(RunObserver):
         """Look for stalls until it is cancelled."""
         while self._rules.on.stall:
             await asyncio.sleep(self._interval)
-            self._send(self._rules.look(self._clock.steady(), self._status()))
+            self._send(self._rules.find_stalls(self._clock.steady(), self._status()))
 
     def _status(self) -> RunStatus:
         state = self._engine.state

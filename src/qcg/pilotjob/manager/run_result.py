@@ -100,7 +100,7 @@ class RunResult(msgspec.Struct, kw_only=True):
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
         if not (self.jobs_left or self.requests_left):
             return ""
-        sentence = f"{self._what_is_left()}, because {self.end.reason}."
+        sentence = f"{self._remaining_work()}, because {self.end.reason}."
         if self.end.cause is Cause.FAILURES:  # also where another allocation was to follow
             return f"{sentence} Go on with: {go_on}" + ("" if self.serves else " (--rerun failed repeats what failed)")
         return sentence if followed else f"{sentence} Go on with: {go_on}"
@@ -117,7 +117,7 @@ class RunResult(msgspec.Struct, kw_only=True):
         if last_line := self.last_line():
             log.warning("%s", last_line)
 
-    def _what_is_left(self) -> str:
+    def _remaining_work(self) -> str:
         if not self.requests_left:
             return jobs_left_text(self.jobs_left)
         if not self.jobs_left:

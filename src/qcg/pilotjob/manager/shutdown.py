@@ -80,7 +80,7 @@ class ShutdownSequence:
                 if not attempts
                 else f"{pluralize(attempts, 'running attempt is', 'running attempts are')} ended"
             )
-            sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
+            sentence = f"{self._request.reason}; {running}, {_describe_effects(shutdown.disposition)}"
             # On a signal, the user has already read the consequences.
             (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
 
@@ -133,7 +133,7 @@ def why_not_written(engine: Engine) -> str:
     return "What is written has not reached the disk yet; should that fail, service.log says why."
 
 
-def _what_happens(disposition: Disposition) -> str:
+def _describe_effects(disposition: Disposition) -> str:
     if disposition is Disposition.CANCEL_ALL:
         return "and all jobs that have not ended are cancelled"
     if disposition is Disposition.CANCEL_RUNNING:

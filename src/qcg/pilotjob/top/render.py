@@ -41,9 +41,9 @@ def render(model: Model) -> Group:
 
 def screen(model: Model, size: Size) -> list[Text]:
     width, height = size
-    room = body_height(size)
-    body = _body(model, width, room)[:room]
-    body += [Text()] * (room - len(body))
+    height_left = body_height(size)
+    body = _body(model, width, height_left)[:height_left]
+    body += [Text()] * (height_left - len(body))
     lines = [_header(model, width), *body, _message(model, width), _footer(model, width)][:height]
     return [_exact(line, width) for line in lines]
 
@@ -75,16 +75,16 @@ def _header(model: Model, width: int) -> Text:
     right = Text.assemble("  ", state, f"  {clock(model.now, model.now)} ")
     where = "" if summary is None else summary.directory
     left = Text.assemble((" qcg-pm top ", "bold reverse"), " ")
-    room = width - left.cell_len - right.cell_len
-    left.append(_end_of(shown(where, look), room))
+    width_left = width - left.cell_len - right.cell_len
+    left.append(_end_of(shown(where, look), width_left))
     return Text.assemble(padded(left, max(0, width - right.cell_len)), right)
 
 
-def _end_of(path: str, room: int) -> str:
+def _end_of(path: str, width: int) -> str:
     """The end of a path that does not fit: the name of the run is there."""
-    if len(path) <= room:
+    if len(path) <= width:
         return path
-    return "..." + path[len(path) - room + 3 :] if room > 3 else ""
+    return "..." + path[len(path) - width + 3 :] if width > 3 else ""
 
 
 def _message(model: Model, width: int) -> Text:

@@ -70,7 +70,7 @@ class HostShutdown:
         with suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(self._end_attempts(grace), grace + LAST_RECORDS)
         if exchange.attempts.may_run or exchange.flow.is_holding:
-            self._tell_what_is_left()
+            self._report_remaining()
         elif (connection := self._link.connection) is not None:
             with suppress(asyncio.TimeoutError, TimeoutError, ConnectionProblem, RemoteError, OSError):
                 await asyncio.wait_for(self._tidy(connection), TIDY_PATIENCE)
@@ -101,7 +101,7 @@ class HostShutdown:
     def _copies_files(self) -> bool:
         return self._exchange.files.is_busy and self._link.connection is not None
 
-    def _tell_what_is_left(self) -> None:
+    def _report_remaining(self) -> None:
         """Say why the host stays marked as one with attempts, so that a resumed manager connects to it."""
         if running := len(self._exchange.attempts.may_run):
             self._observer.notice(
