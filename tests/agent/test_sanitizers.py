@@ -50,7 +50,7 @@ with_each_sanitizer = pytest.mark.parametrize(
         # CPython frees little of its memory at its end, so leaks are not searched for. The interpreter itself is not
         # instrumented, so the runtime library has to be loaded first, by LD_PRELOAD.
         ("address,undefined", "libasan.so", {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}),
-        # Jobs are forked while other threads run, and go on in the child until they execute their program.
+        # Jobs are forked while other threads run, and continue in the child until they execute their program.
         ("thread", "libtsan.so", {"TSAN_OPTIONS": "die_after_fork=0 halt_on_error=1 report_signal_unsafe=0"}),
     ],
     ids=["address", "thread"],

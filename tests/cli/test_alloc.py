@@ -67,7 +67,7 @@ def test_a_submission_of_an_earlier_version_names_no_batch_system(programs: Slur
     programs.know(note["job"], "PENDING")
     again = call(programs, "alloc", file, "--id=mine")
     assert again.returncode == 2
-    assert f"Slurm job {note['job']} (PENDING) will go on with this run" in again.stderr
+    assert f"Slurm job {note['job']} (PENDING) will continue this run" in again.stderr
 
 
 def test_the_help_shows_a_further_option_that_works(programs: SlurmPrograms, file: str):

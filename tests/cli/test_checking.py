@@ -300,7 +300,7 @@ def test_an_unknown_command_is_an_error_with_a_similar_command():
 def test_the_unknown_command_resume_is_an_error_that_mentions_the_option():
     done = qcg_pm("resume", ".")
     assert done.exit_code == 2
-    assert "There is no command 'resume'; to go on with a run: qcg-pm run --resume DIR, or" in done.stderr
+    assert "There is no command 'resume'; to continue a run: qcg-pm run --resume DIR, or" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_jobs_that_the_program_left_behind_are_counted_and_can_be_continued(tmp_
     done = client(tmp_path, program, options=("--nodes", "2"))
     assert done.returncode == 0
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
-    go_on = f"Go on with: qcg-pm run --resume {run_dir}"
+    go_on = f"Continue with: qcg-pm run --resume {run_dir}"
     assert done.stderr == f"2 jobs are left, because the program has ended. {go_on}\n"
     assert not {"a", "b"} & states(tmp_path).keys()
 

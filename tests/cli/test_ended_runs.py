@@ -242,7 +242,7 @@ def test_a_run_that_died_is_named_beside_a_newer_one(died: Path, tmp_path: Path)
     path = write_requests(wd / "new.json", [job("new", "true")])
     done = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1", "--id", "new")
     assert done.returncode == 0
-    assert f"Note: {left}; go on with `qcg-pm run --resume" in done.stderr
+    assert f"Note: {left}; continue with `qcg-pm run --resume" in done.stderr
     assert left in pm("report", wd).stderr
     assert left in pm("jobs", "-p", wd).stderr
     assert left in pm("wait", "-p", wd).stderr
@@ -289,11 +289,11 @@ def test_a_run_of_an_allocation_resumes_in_another_one_or_with_resources_local(d
     wd = tmp_path / "cluster"
     run_dir = in_an_allocation(died, wd)
     how = f"`qcg-pm sbatch --resume {run_dir}` (inside an allocation: `qcg-pm run --resume {run_dir}`)"
-    assert f"go on with {how}." in pm("report", wd).stderr
+    assert f"continue with {how}." in pm("report", wd).stderr
     done = run("qcg-pm", "run", "--resume", wd, env=outside())
     assert (done.returncode, done.stderr) == (
         2,
-        f"Error: this run was in allocation 7, and this is no allocation: go on with {how},"
+        f"Error: this run was in allocation 7, and this is no allocation: continue with {how},"
         " or give --resources local if you mean this machine\n",
     )
     (wd / "go").touch()
@@ -308,7 +308,7 @@ def test_no_resume_hint_is_printed_when_another_allocation_continues(tmp_path: P
     ending = RunResult(run_dir=tmp_path, counts=counts, end=ManagerEnd(Cause.TIME, "the time is over"), allocation="7")
     assert ending.last_line(followed=True) == "3 jobs are left, because the time is over."
     assert ending.last_line() == (
-        f"3 jobs are left, because the time is over. Go on with: qcg-pm sbatch --resume {tmp_path}"
+        f"3 jobs are left, because the time is over. Continue with: qcg-pm sbatch --resume {tmp_path}"
         f" (inside an allocation: qcg-pm run --resume {tmp_path})"
     )
 
@@ -398,7 +398,7 @@ def test_a_job_that_slurm_requeues_continues_the_run_that_it_had_started(tmp_pat
     wait_for(lambda: not list(tmp_path.glob(".qcgpjm-*/agent-*.json")), what="the agent to end")
     done = again(1, path)
     [run_dir] = tmp_path.glob(".qcgpjm-service-*")
-    assert (done.returncode, f"going on with {run_dir}" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, f"continuing with {run_dir}" in done.stderr) == (0, True), done.stderr
     assert (tmp_path / "ran.0").read_text() == "ran\n"
     assert again(1, other).returncode == again(0, path).returncode == again(1, path, "8").returncode == 0
     assert len(list(tmp_path.glob(".qcgpjm-service-*"))) == 4

@@ -101,7 +101,7 @@ def test_an_interrupt_ends_a_command_with_130_and_says_that_jobs_continue(comman
         wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
         waiting.send_signal(signal.SIGINT)
         _, err = waiting.communicate(timeout=60)
-    assert (waiting.returncode, err) == (130, "interrupted; the jobs go on (`qcg-pm cancel` ends jobs)\n")
+    assert (waiting.returncode, err) == (130, "interrupted; the jobs continue (`qcg-pm cancel` cancels jobs)\n")
 
 
 WHILE_IT_CONNECTS = """

@@ -206,7 +206,7 @@ def test_a_log_that_cannot_be_written_is_one_error_without_a_traceback(capfd: py
         (
             {"file_path": "/r.json"},
             2,
-            ["Of /r.json, 2 of 3 requests have been run in this run before: going on with the next one."],
+            ["Of /r.json, 2 of 3 requests were run in this run before: continuing with the next one."],
         ),
         (
             {"file_path": "/r.json"},

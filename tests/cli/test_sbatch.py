@@ -224,7 +224,7 @@ def test_a_run_with_active_allocations_gets_no_more(left: Path, programs: SlurmP
     done = submit(programs, "--resume=.", ENOUGH)
     assert done.returncode == 2
     assert done.stderr == (
-        "Error: Slurm job 1 still holds n1 for this run, and Slurm job 2 (PENDING) will go on with this run; wait for"
+        "Error: Slurm job 1 still holds n1 for this run, and Slurm job 2 (PENDING) will continue this run; wait for"
         " that, or `scancel 1 2` first. Nothing was submitted\n"
     )
     programs.know("1", "CANCELLED")
@@ -244,7 +244,7 @@ def test_a_submitted_run_is_mentioned_where_no_manager_is_found(programs: SlurmP
         assert told in f"{done.stderr.rstrip()}."
     again = submit(programs, small, "--id=mine")
     assert again.returncode == 2
-    assert "Slurm job 6 (PENDING) will go on with this run; wait for that, or `scancel 6` first" in again.stderr
+    assert "Slurm job 6 (PENDING) will continue this run; wait for that, or `scancel 6` first" in again.stderr
     run("qcg-pm", "run", small, "--id=other", cwd=wd)
     after = run("qcg-pm", "status", cwd=wd, env=environment(PATH=str(programs.path)))
     assert "All jobs have ended." in after.stderr

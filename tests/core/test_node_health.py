@@ -120,7 +120,7 @@ def test_a_node_is_drained_after_jobs_in_a_row_that_failed_there_and_succeeded_e
     driver = CoreDriver(machine(1, 1), drain_after=2)
     assert notices(blame(driver, "a")) == []
     assert notices(blame(driver, "b")) == [
-        "notice: n1 is drained: 2 jobs in a row failed there and not on other nodes; jobs that run there go on, and"
+        "notice: n1 is drained: 2 jobs in a row failed there and not on other nodes; jobs that run there continue, and"
         " `qcg-pm nodes resume n1` lets new ones start"
     ]
     driver.submit(job("c"))
@@ -240,7 +240,7 @@ def test_a_node_that_is_lost_again_and_again_is_drained():
         driver.now += 61
         driver.schedule()
     assert notices(lines) == [
-        "notice: n1 is drained: it was lost 2 times under its jobs; jobs that run there go on, and"
+        "notice: n1 is drained: it was lost 2 times under its jobs; jobs that run there continue, and"
         " `qcg-pm nodes resume n1` lets new ones start"
     ]
 

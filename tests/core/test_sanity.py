@@ -178,7 +178,7 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (unregister_a_running_job, "attempt 2.1 belongs to a job that is not registered"),
     (clean_up_another_attempt, "attempt 2.1 has a cleanup with another attempt"),
     (clean_up_without_reason, "attempt 2.1 has a cleanup without a reason"),
-    (clean_up_without_pending_nodes, "attempt 2.1 is gone from all its nodes, and its cleanup goes on"),
+    (clean_up_without_pending_nodes, "attempt 2.1 is gone from all its nodes, and its cleanup continues"),
     (clean_up_on_lost_nodes, "attempt 2.1 has a cleanup that waits for lost nodes"),
     (count_jobs, "the registry counts [4, 1, 0, 1, 0, 0, 0], and [3, 1, 0, 1, 0, 0, 0] are"),
     (count_all_iterations, "the registry counts iterations [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),

@@ -1,4 +1,4 @@
-"""Requests that are wrong, too large or too slow: each gets a sentence or nothing, and others go on."""
+"""Requests that are wrong, too large or too slow: each gets a sentence or nothing, and others continue."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_without_any_agent_the_manager_ends_and_its_jobs_can_be_resumed(tmp_path
         (run_dir,) = wd.glob(".qcgpjm-service-*")
         last_line = errors.splitlines()[-1]
         assert last_line.startswith(f"2 jobs are left, because {why}")
-        assert last_line.endswith(f". Go on with: qcg-pm run --resume {run_dir}")
+        assert last_line.endswith(f". Continue with: qcg-pm run --resume {run_dir}")
         assert "Traceback" not in errors
         run_of = Run(wd, subprocess.CompletedProcess(process.args, 4))
         assert run_of.states == {}, "nothing was decided about jobs"

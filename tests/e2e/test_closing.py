@@ -43,7 +43,7 @@ def test_a_run_with_only_too_long_jobs_left_ends_at_once(tmp_path: Path):
     write_requests(tmp_path / "requests.json", [long, job("short", "true"), job("after", "true", after="long")])
     done = started(tmp_path, "--nodes", "2", "--time-limit", "1h")
     assert done.done.returncode == 4, done.done.stderr
-    assert "2 jobs are left, because not enough time is left. Go on with: qcg-pm run --resume" in done.done.stderr
+    assert "2 jobs are left, because not enough time is left. Continue with: qcg-pm run --resume" in done.done.stderr
     assert done.states == {"short": "SUCCEED"}
     again = Run(tmp_path, run("qcg-pm", "run", "--resume", ".", "--time-limit", "3h", cwd=tmp_path))
     assert again.done.returncode == 0

@@ -71,7 +71,7 @@ def test_a_closed_terminal_leaves_the_run_to_be_resumed(tmp_path: Path):
     assert manager.wait(60) == 128 + signal.SIGHUP
     log = (tmp_path / "service.log").read_text()
     assert "SIGHUP: stopping. 1 running attempt has 5 s to end (the next signal kills it); 2 jobs are left for" in log
-    assert "2 jobs are left, because the manager got SIGHUP. Go on with: qcg-pm run --resume " in log
+    assert "2 jobs are left, because the manager got SIGHUP. Continue with: qcg-pm run --resume " in log
     assert states(tmp_path) == {"a": "QUEUED", "b": "QUEUED"}
     (tmp_path / "go").touch()
     assert run("qcg-pm", "run", "--resume", ".", cwd=tmp_path).returncode == 0
@@ -246,7 +246,7 @@ def test_a_client_program_that_ends_leaves_waiting_jobs_and_the_command_that_con
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     left = "2 jobs are" if interrupted else "1 job is"
     command = f"qcg-pm run --resume {run_dir}"
-    assert err.splitlines()[-1] == f"{left} left, because the program has ended. Go on with: {command}"
+    assert err.splitlines()[-1] == f"{left} left, because the program has ended. Continue with: {command}"
     assert states(tmp_path) == {"a": "QUEUED" if interrupted else "CANCELED", "b": "QUEUED"}
     (tmp_path / "go").touch()
     assert carry_out(command, tmp_path).returncode == (0 if interrupted else 1)

@@ -122,8 +122,8 @@ def test_signals_on_a_full_disk_print_how_the_run_ends(tmp_path: Path, mount: Ca
     assert out.startswith("SIGINT: the run is left as it is, to be resumed\n")
     assert "The manager ended before all jobs did." in out
     assert err == (
-        "Nothing could be written, so the run is left as it is: what runs goes on."
-        f" Make room, and go on with: qcg-pm run --resume {run.run_dir}\n"
+        "Nothing could be written, so the run is left as it is: running jobs continue."
+        f" Free disk space, and continue with: qcg-pm run --resume {run.run_dir}\n"
     )
     (disk / "hog").unlink()
     (tmp_path / "b").write_bytes(b"\n")

@@ -81,4 +81,4 @@ def test_a_clock_that_jumps_back_does_not_extend_a_run(tmp_path: Path, moved_clo
     set_clock(tmp_path, -HOURS)
     _, err = manager.communicate(timeout=60)
     assert manager.returncode == 4, err
-    assert "2 jobs are left, because the time of this manager is over. Go on with: " in err
+    assert "2 jobs are left, because the time of this manager is over. Continue with: " in err

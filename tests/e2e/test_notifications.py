@@ -71,7 +71,7 @@ def test_a_resumed_run_repeats_no_failure_and_notifies_its_own_end(tmp_path: Pat
     end = notifications(tmp_path)[-1]
     assert (end["event"], end["cause"], end["exit_code"], end["jobs_left"]) == ("end", "signal", 130, 1)
     assert end["sentence"].startswith("the manager has ended: 1 QUEUED, 2 FAILED. 1 job is left, ")
-    assert "Go on with: qcg-pm run --resume" in end["sentence"]
+    assert "Continue with: qcg-pm run --resume" in end["sentence"]
     (tmp_path / "go").touch()
     assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 1
     assert events(tmp_path)[3:] == ["failures", "end"]

@@ -37,7 +37,7 @@ def test_a_run_with_only_held_jobs_left_reports_it_and_continues_after_release(t
     result = run("qcg-pm", "run", file, "--cores", "1", "--wd", tmp_path)
     assert result.returncode == 4
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("2 jobs are left, because 1 job is held. Go on with: qcg-pm run --resume ")
+    assert last.startswith("2 jobs are left, because 1 job is held. Continue with: qcg-pm run --resume ")
     assert last.endswith(" --release")
     assert "held since" in run("qcg-pm", "jobs", "--path", tmp_path).stdout
     again = run("qcg-pm", "run", "--resume", tmp_path)

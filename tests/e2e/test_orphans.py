@@ -114,7 +114,7 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
         assert notice.endswith("; 4 jobs with 3 iterations are left for --resume")
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     command = f"qcg-pm run --resume {run_dir}"
-    assert err.splitlines()[-1] == f"4 jobs are left, because the manager got {number.name}. Go on with: {command}"
+    assert err.splitlines()[-1] == f"4 jobs are left, because the manager got {number.name}. Continue with: {command}"
     assert sorted(path.name for path in run_dir.iterdir() if "contact" in path.name) == []
     (tmp_path / "go").touch()
     (tmp_path / "family" / "stop").touch()
@@ -158,5 +158,5 @@ def test_a_request_file_without_finishAfterAllTasksDone_cuts_its_jobs_off_and_wa
     # `a` was running and is CANCELED, or had not started and is still waiting.
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     why = "because the request file has no finishAfterAllTasksDone"
-    assert left.endswith(f" left, {why}. Go on with: qcg-pm run --resume {run_dir}")
+    assert left.endswith(f" left, {why}. Continue with: qcg-pm run --resume {run_dir}")
     assert "b" not in Run(tmp_path, done).states

@@ -273,4 +273,4 @@ def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_
         # The first job was cancelled while it ran, or had not started yet.
         assert states in ({"sleeps": "CANCELED"}, {})
         left = " left, and 1 request of the file, because the manager was told to finish."
-        assert f"{left} Go on with: qcg-pm run --resume " in done.stderr
+        assert f"{left} Continue with: qcg-pm run --resume " in done.stderr

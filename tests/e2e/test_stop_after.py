@@ -30,12 +30,12 @@ def test_the_first_failure_ends_the_run_once_running_jobs_have_ended(tmp_path: P
     assert done.returncode == 4, done.stderr
     assert (tmp_path / "running.out").exists(), "it was running, and went on"
     assert not list(tmp_path.glob("*.ran"))
-    assert "there was 1 failure (--stop-after 1): no job is started any more, and running jobs go on" in done.stdout
+    assert "there was 1 failure (--stop-after 1): no job is started any more, and running jobs continue" in done.stdout
     last = done.stderr.splitlines()[-1]
     assert last.startswith(
-        "2 jobs are left, because there was 1 failure (--stop-after 1). Go on with: qcg-pm run --res"
+        "2 jobs are left, because there was 1 failure (--stop-after 1). Continue with: qcg-pm run --res"
     )
-    assert last.endswith("(--rerun failed repeats what failed)")
+    assert last.endswith("(--rerun failed repeats failed jobs)")
     assert Run(tmp_path, done).states == {"first": "SUCCEED", "failing": "FAILED", "running": "SUCCEED"}
     assert flag(tmp_path)
     again = run("qcg-pm", "run", "--resume", tmp_path)
@@ -65,4 +65,4 @@ def test_a_manager_that_serves_clients_ends_too(tmp_path: Path):
         service.submit(*[job(f"bad{number}", script="sleep 0.3; false") for number in range(3)])
         _, err = service.process.communicate(timeout=60)
     assert service.process.returncode == 4
-    assert "1 job is left, because there were 2 failures (--stop-after 2). Go on with: qcg-pm-service --net" in err
+    assert "1 job is left, because there were 2 failures (--stop-after 2). Continue with: qcg-pm-service --net" in err

@@ -163,7 +163,7 @@ def test_the_exit_code_depends_on_the_end_of_the_manager(
 
 def test_the_last_line_has_the_exact_command_also_for_a_directory_with_spaces(tmp_path: Any):
     run_dir = tmp_path / "a b"
-    left = "1 job is left, because it ended. Go on with: "
+    left = "1 job is left, because it ended. Continue with: "
     for more, command in (({}, "qcg-pm run"), ({"serves": True}, "qcg-pm-service --net")):
         line = ended(run_dir, Cause.SIGNAL, State.QUEUED, **more).last_line()
         assert line == f"{left}{command} --resume '{run_dir}'"

@@ -55,7 +55,7 @@ def test_jobs_get_the_grace_signal_before_the_time_limit_and_continue_in_the_nex
     wait_for(lambda: len(lines(first.wd, "signals")) == 16)
     assert first.job.wait(120) == 4, first.log
     assert (
-        "1 job is left, because the time of this manager is over. Go on with: qcg-pm sbatch --resume"
+        "1 job is left, because the time of this manager is over. Continue with: qcg-pm sbatch --resume"
         in first.job.output
     )
     started = lines(first.wd, "starts")
@@ -113,5 +113,5 @@ def test_a_requeued_batch_job_continues_its_run(cluster: Cluster):
     wait_for(lambda: len((run.wd / "slow").read_text().split()) == 2, 90, f"the second start:\n{run.log}")
     (run.wd / "go").touch()
     wait_for(lambda: run.job.state == "COMPLETED", what="the end of the job")
-    assert f"going on with {run.run_dir}" in run.job.output
+    assert f"continuing with {run.run_dir}" in run.job.output
     assert {(run.wd / f"quick.{index}").read_text() for index in range(4)} == {"ran\n"}

@@ -141,7 +141,7 @@ def test_a_killed_manager_is_restarted_in_the_same_allocation(cluster: Cluster):
     run = SubmittedRun(cluster, jobs, "--nodes=1", "--cores=4")
     run.wait_for_starts_of("many.3")
     run.kill("qcg.pilotjob.cli")
-    run.wait_for_output("The manager was ended by SIGKILL; the run goes on with another one.")
+    run.wait_for_output("The manager was ended by SIGKILL; another manager continues the run.")
     gate.touch()
     assert run.wait() == 0, run.output
     assert sorted(run.starts) == [f"many.{index}" for index in range(6)]
@@ -180,9 +180,9 @@ def test_unfinished_jobs_continue_in_further_allocations_up_to_the_maximum(clust
     run = SubmittedRun(cluster, jobs, "--nodes=1", "--max-allocations=2", "--id=mine", *closing)
     assert run.wait(120) == 4, run.output
     first, second = run.chain_state["allocations"]
-    assert f"Jobs are left; job {second} goes on with them." in run.output
+    assert f"Jobs are left; job {second} continues with them." in run.output
     assert f"Job {first} has ended; job {second} is next." in run.output
-    assert "Jobs are left after allocation 2 of at most 2. To go on: `qcg-pm sbatch --resume " in run.output
+    assert "Jobs are left after allocation 2 of at most 2. To continue: `qcg-pm sbatch --resume " in run.output
     assert sorted(run.starts) == ["quick.0", "quick.1", "quick.2", *["slow.0"] * 2, *["slow.1"] * 2]
     gate.touch()
     done = submit(cluster, "--resume", ".", "--nodes=1", "--wait", "--time-limit=10m")
@@ -237,7 +237,7 @@ def test_a_requeued_batch_job_continues_its_run(cluster: Cluster):
     wait_for(lambda: len(run.starts) == 4, 60, run.output)
     first, second = run.chain_state["allocations"]
     cluster.run("scontrol", "requeue", first)
-    run.wait_for_output("Slurm has queued this job again; it goes on with the run when it starts.")
+    run.wait_for_output("Slurm has queued this job again; it continues the run when it starts.")
     gate.touch()
     wait_for(lambda: f"{first} PENDING" in queue(cluster))
     cluster.run("scontrol", "update", f"JobId={first}", "StartTime=now")
@@ -272,7 +272,7 @@ def test_no_further_allocation_follows_a_finish_request(cluster: Cluster):
     assert run.wait() == 4, run.output
     wait_for(lambda: not queue(cluster))
     assert run.chain_state == {"allocations": [first], "cancelled": first, "exit_code": 4}
-    assert "The run was told to finish, and jobs are left. To go on: `qcg-pm sbatch --resume " in run.output
+    assert "The run was told to finish, and jobs are left. To continue: `qcg-pm sbatch --resume " in run.output
     assert set(run.starts) == {f"endless.{index}" for index in range(4)}
     assert submit(cluster, "--resume=.", "--wait", check=False).returncode == 1, "iterations were cancelled"
     assert {"waiting.0", "waiting.1"} <= set(run.starts)
@@ -292,7 +292,7 @@ def test_ctrl_c_ends_the_waiting_but_not_the_batch_job(cluster: Cluster):
     wait_for(lambda: run.starts, 60, run.output)
     run.wait_for_output(" is RUNNING on n")  # by now, the command waits
     os.killpg(run._process.pid, signal.SIGINT)
-    run.wait_for_output("interrupted; the job goes on")
+    run.wait_for_output("interrupted; the job continues")
     run.wait()
     more = submit(cluster, "--resume=.", check=False)
     assert (more.returncode, more.stdout) == (2, "")

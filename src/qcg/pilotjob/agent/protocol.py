@@ -8,7 +8,7 @@ file and an agent needs no open port. The messages of a connection:
     agent   -> Report(records, live)    all records after `ack`, and all running jobs: the manager reconciles
     then    manager -> Start, Kill, Retract, Signal, Sweep, Ack, Beat, Exit     agent -> News, Leaving, Swept, Beat, Bye
 
-Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
+Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent continues
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
 
 A number is never used for two records, because the manager takes a record with a number up to `seen` for a repetition.

@@ -187,7 +187,7 @@ static void post_event(Event *event) {
         notify_child_ended();
 }
 
-/* Start the next job and report the handover. Returns whether the lane goes on. */
+/* Start the next job and report the handover. Returns whether the lane continues. */
 static bool hand_over(Lane *lane) {
     Event *event = malloc(sizeof *event);
     if (!event)
@@ -212,7 +212,7 @@ static bool hand_over(Lane *lane) {
     return lane->pid != 0;
 }
 
-/* Wait until the active job has ended and handovers are not suspended. Returns whether the lane goes on. */
+/* Wait until the active job has ended and handovers are not suspended. Returns whether the lane continues. */
 static bool wait_and_hand_over(Lane *lane) {
     pid_t pid = lane->pid;
     pthread_mutex_unlock(&lock);

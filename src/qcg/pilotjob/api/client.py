@@ -252,7 +252,7 @@ class Manager(Queries, NotebookDisplay):
         return lost
 
     def drain_nodes(self, names: Names, reason: str = "") -> str:
-        """Start no more jobs on these nodes; jobs that run there go on. Returns a sentence about the result."""
+        """Start no more jobs on these nodes; jobs that run there continue. Returns a sentence about the result."""
         return message_of(self.send_request(drain_request(names, reason)))
 
     def resume_nodes(self, names: Names) -> str:

@@ -97,7 +97,7 @@ class AllocationRunner:
             # Both are set: `--wait` submits another allocation when jobs are left and none was cancelled.
             self._chain.cancelled, self._chain.exit_code = cancelled, JOBS_LEFT
             write_chain_state(self._directory, self._chain)
-            return f"Job {cancelled} was cancelled, so the run does not go on. {self._resume_hint()}"
+            return f"Job {cancelled} was cancelled, so the run does not continue. {self._resume_hint()}"
         return ""
 
     def _was_cancelled(self, job: str) -> bool:
@@ -124,7 +124,7 @@ class AllocationRunner:
             if deaths > MOST_DEATHS:
                 self._say(f"The manager was ended by {name} again. {self._resume_hint()}")
                 return 128 - code
-            self._say(f"The manager was ended by {name}; the run goes on with another one.")
+            self._say(f"The manager was ended by {name}; another manager continues the run.")
 
     def _run_once(self) -> int:
         arguments = self._run
@@ -171,7 +171,7 @@ class AllocationRunner:
     def _conclude(self, code: int) -> int:
         """Leave unfinished jobs to the next allocation, or cancel it."""
         if code == JOBS_LEFT and self._queued_again:
-            self._say(f"{self._label} has queued this job again; it goes on with the run when it starts.")
+            self._say(f"{self._label} has queued this job again; it continues the run when it starts.")
             return code
         if code == JOBS_LEFT and (why := why_to_end(self._run_dir)):
             # As after a cancelled job: no further allocation is submitted.
@@ -184,7 +184,7 @@ class AllocationRunner:
             )
         elif code == JOBS_LEFT and not self._chain.cancelled:
             if self._submit_next():
-                self._say(f"Jobs are left; job {self._next} goes on with them.")
+                self._say(f"Jobs are left; job {self._next} continues with them.")
                 return code
             if self._most > 1:
                 self._say(
@@ -209,7 +209,7 @@ class AllocationRunner:
         write_chain_state(self._directory, self._chain)
 
     def _resume_hint(self) -> str:
-        return f"To go on: `qcg-pm {self._queue.command} --resume {self._run_dir}`."
+        return f"To continue: `qcg-pm {self._queue.command} --resume {self._run_dir}`."
 
     def _say(self, sentence: str) -> None:
         """Print a sentence into the output of the allocation."""

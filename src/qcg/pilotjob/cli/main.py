@@ -67,7 +67,7 @@ TAKE_PATH = frozenset(("report", "dashboard", "runs", "clean", "top"))
 WORKING_DIRECTORY = dict.fromkeys(("run", "alloc", "sbatch", "bench"), "; its working directory is given with --wd")
 
 ELSEWHERE = {
-    "resume": "to go on with a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",
+    "resume": "to continue a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",
 }
 """Hints for words that users take for a command, and that are options of one."""
 

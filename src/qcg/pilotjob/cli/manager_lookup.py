@@ -86,7 +86,7 @@ def _command(function: Callable[..., int | None], *, offline: bool, hint: str = 
 
 def _print_interrupt_notice() -> None:
     """Ctrl-C ends only the command that waits, not the jobs."""
-    echo_err("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
+    echo_err("interrupted; the jobs continue (`qcg-pm cancel` cancels jobs)")
 
 
 def _waits(context: click.Context) -> bool:

@@ -138,7 +138,7 @@ _SHARED = [
         type=Whole(min=0),
         metavar="N",
         default=0,
-        help="Start nothing more after N jobs or iterations have failed: running jobs go on, and --resume continues"
+        help="Start nothing more after N jobs or iterations have failed: running jobs continue, and --resume continues"
         " with waiting ones. 0, the default: never.",
     ),
     click.option(
@@ -196,7 +196,7 @@ _SHARED = [
         "--time-limit",
         metavar="TIME",
         callback=lambda context, parameter, given: None if given is None else seconds_of(given),
-        help="End after this long (1h30m, 90s), even when jobs are left: --resume goes on with them.",
+        help="End after this long (1h30m, 90s), even when jobs are left: --resume continues with them.",
     ),
     click.option(
         "--grace",
@@ -312,7 +312,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
         begun = requeued_run(Path(values["wd"]), path, values["id"], os.environ) if path else None
         if begun is None:
             return Options(**values), None
-        echo_err(f"The batch system has queued this job again: going on with {begun}, which it had begun.")
+        echo_err(f"The batch system has queued this job again: continuing with {begun}, which it had begun.")
         wait_for_manager_end(begun)
         return Options(), Resumption(begun, {})
     if values["id"] is not None:

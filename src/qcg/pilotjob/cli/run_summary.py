@@ -51,7 +51,7 @@ def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -
     if earlier:
         echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
     if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) and not ending.jobs_left:
-        echo_err(f"The run could not go on: {ending.end.reason}")
+        echo_err(f"The run could not continue: {ending.end.reason}")
     if last_line := ending.last_line(followed=followed):
         echo_err(last_line)
 

@@ -105,9 +105,9 @@ def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> li
     if path is None or not done:
         return []
     if done < in_all:
-        return [f"Of {path}, {done} of {in_all} requests have been run in this run before: going on with the next one."]
+        return [f"Of {path}, {done} of {in_all} requests were run in this run before: continuing with the next one."]
     return [
-        f"{path} has been run in this run before, and is not run again: only jobs of it that have not ended go on."
+        f"{path} has been run in this run before, and is not run again: only jobs of it that have not ended continue."
         " To run jobs again that have not succeeded, give --rerun failed; for other requests, give another file."
     ]
 

@@ -249,7 +249,7 @@ class AllocationQueue(ABC):
     def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
         """Cancel an allocation, which may wait, run, or be over.
 
-        Raises: `BatchError` when the allocation may go on.
+        Raises: `BatchError` when the allocation may continue.
         """
 
     @abstractmethod

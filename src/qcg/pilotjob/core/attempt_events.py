@@ -94,7 +94,7 @@ def host_reported(core: CoreState, event: HostReported) -> None:
 
 
 def _resume_live(core: CoreState, attempt: Attempt, running: Running) -> None:
-    """Go on with an attempt that its host still has."""
+    """Continue with an attempt that its host still has."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:

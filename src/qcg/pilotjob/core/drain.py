@@ -1,4 +1,4 @@
-"""Drained nodes: attempts that run there go on, and nothing new is placed there."""
+"""Drained nodes: attempts that run there continue, and nothing new is placed there."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _is_last(core: CoreState, name: str) -> bool:
 
 
 def _consequence(core: CoreState, nodes: list[str]) -> str:
-    text = f"; jobs that run there go on, and `qcg-pm nodes resume {' '.join(nodes)}` lets new ones start"
+    text = f"; jobs that run there continue, and `qcg-pm nodes resume {' '.join(nodes)}` lets new ones start"
     if not any(node.available for node in core.pool.nodes):
         text += "; no node is left that can start jobs"
     return text

@@ -143,7 +143,7 @@ class ShutDown(Struct, frozen=True, gc=False):
 
 
 class DrainNodes(Struct, frozen=True, gc=False):
-    """Place nothing new on these nodes. Attempts that run there go on."""
+    """Place nothing new on these nodes. Attempts that run there continue."""
 
     nodes: list[str]
     reason: str = ""

@@ -36,7 +36,7 @@ class FinalState(Struct, frozen=True, gc=False):
 class UnstartedFinalState(Struct, frozen=True, gc=False):
     """The final state for the part of a job that has not started: the job itself, or its queued iterations.
 
-    Attempts that have started go on.
+    Attempts that have started continue.
     """
 
     job: Job

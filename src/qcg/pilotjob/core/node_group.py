@@ -240,7 +240,7 @@ class AnyHost:
 
     def reserved_for(self, request: ResourceRequest) -> NodeGroup | None:
         """The first host that can satisfy the request. Always the same one, so that its cores become free; the other
-        hosts go on with later jobs."""
+        hosts continue with later jobs."""
         for group in self.groups:
             if group.reserved_for(request) is not None:
                 return group

@@ -145,7 +145,7 @@ def _check_lane(core: CoreState, attempt: Attempt, lane: Lane) -> None:
 
 
 def _check_cleanup(core: CoreState, cleanup: Cleanup) -> None:
-    _expect(bool(cleanup.pending), f"attempt {cleanup.id} is gone from all its nodes, and its cleanup goes on")
+    _expect(bool(cleanup.pending), f"attempt {cleanup.id} is gone from all its nodes, and its cleanup continues")
     _expect(not cleanup.pending & core.lost_nodes, f"attempt {cleanup.id} has a cleanup that waits for lost nodes")
     _expect(
         core.attempts.get(cleanup.id) is cleanup.attempt, f"attempt {cleanup.id} has a cleanup with another attempt"

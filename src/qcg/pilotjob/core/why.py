@@ -391,7 +391,7 @@ def why_left(attempt: Attempt | None, *, interrupted: bool = False, held_since: 
     held, as readable text; empty if it is not.
     """
     if attempt is None and held_since:
-        text = f"it is held since {held_since}; qcg-pm run --resume DIR --release goes on with it"
+        text = f"it is held since {held_since}; qcg-pm run --resume DIR --release continues with it"
         return Reason("held", text, {"since": held_since})
     if attempt is None and interrupted:
         return Reason(

@@ -192,7 +192,7 @@ NodeNames = Annotated[
 
 
 class DrainNodes(Struct, tag_field="request", tag="drainNodes", forbid_unknown_fields=True):
-    """Starts no more jobs on these nodes. Jobs that run there go on."""
+    """Starts no more jobs on these nodes. Jobs that run there continue."""
 
     nodes: NodeNames
     reason: Annotated[str, Meta(description="Why, for the notice and for status.", max_length=1000)] = ""

@@ -147,7 +147,7 @@ class Dispatcher:
         except QCGPJMAError as problem:
             self._give_up(problem)
         except OSError as error:
-            self._give_up(ExecutorError(f"this executor cannot go on: {error}"))
+            self._give_up(ExecutorError(f"this executor cannot continue: {error}"))
 
     def _take_answers(self) -> None:
         for message in self._endpoint.receive():

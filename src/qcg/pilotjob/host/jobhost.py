@@ -324,7 +324,7 @@ class JobHost:
         return self._ledger.unacknowledged(), self.running()
 
     def close(self) -> None:
-        """Close all descriptors, for a driver that goes on without its host."""
+        """Close all descriptors, for a driver that continues without its host."""
         self._take_back_all_lanes()  # with the descriptors that the lane runner has opened
         self._runner.close()
         self._setup.close(self._jobs.values())

@@ -1,7 +1,7 @@
 """The interface of lane runners, which start the next job of a lane when the job before it has succeeded.
 
 A job host offers its lanes to its lane runner and records the handovers that the runner reports. A lane runner handles
-success only. When a job fails, cannot be started or has to be killed, the job host takes the lane back and goes on
+success only. When a job fails, cannot be started or has to be killed, the job host takes the lane back and continues
 itself. Where no other lane runner can be had, `HostLaneRunner` leaves every lane to the job host.
 """
 
@@ -91,7 +91,7 @@ class LaneRunner:
         raise NotImplementedError
 
     def suspend_within(self, seconds: float) -> bool:
-        """Like `suspend`, for a caller that cannot wait for longer. False: the runner goes on."""
+        """Like `suspend`, for a caller that cannot wait for longer. False: the runner continues."""
         raise NotImplementedError
 
     def resume(self) -> None:

@@ -107,7 +107,7 @@ class MemoryLimits:
                 growth = (used - watched.used) / max(now - watched.used_at, 0.001)
                 pause = min(pause, (limit - used) / growth / 2)
             watched.used, watched.used_at = used, now
-        # Not the time that passed: on a busy machine this thread waits for a core, and jobs go on meanwhile.
+        # Not the time that passed: on a busy machine this thread waits for a core, and jobs continue meanwhile.
         work = _cpu_time() - began
         self.next_measurement = time.monotonic() + max(pause, SHORTEST_PAUSE, min(work / MOST_WORK, LONGEST_REST))
         return over

@@ -1,7 +1,7 @@
 """Output that goes to a stream: the job writes to pipes, and a process beside the agent writes the stream file.
 
 That process, the writer (`stream_writer.py`), is started with the first such job and outlives the agent. The agent
-makes the pipes and passes their reading ends to the writer before the job starts: a job whose agent is killed goes on
+makes the pipes and passes their reading ends to the writer before the job starts: a job whose agent is killed continues
 writing. The agent keeps a copy of the reading ends until the writer reports that everything is stored. When the writer
 is killed, another one continues with these copies, in a file of its own.
 

@@ -2,7 +2,7 @@
 
 It reads the pipes to which jobs write, and appends what it reads to one file; see `stream_format.py`. It is a process
 of its own, because jobs outlive an agent that is killed: with the agent as the reader, they would get SIGPIPE, and what
-is in their pipes would be lost. This process goes on until every pipe is closed.
+is in their pipes would be lost. This process continues until every pipe is closed.
 
 A pipe is read only when the data before it is written. So memory does not grow, and a job that writes faster than the
 file system waits in its `write`. While the disk is full, all jobs wait.

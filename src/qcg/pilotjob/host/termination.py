@@ -68,7 +68,7 @@ class Termination:
         launchers = process_tree.launchers(members.values())
         self.has_ranks = self.has_ranks or len(launchers) < len(members)
         signalled = (self.known.keys() & members.keys()) - launchers
-        # Parents first: a shell that saw its child die before its own signal would go on with the next command.
+        # Parents first: a shell that saw its child die before its own signal would continue with the next command.
         for process in sorted(members.values(), key=lambda process: (process.start_ticks, process.pid)):
             known = self.known.get(process.pid)
             is_new = known is None or known.start_ticks != process.start_ticks

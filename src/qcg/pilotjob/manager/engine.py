@@ -388,7 +388,7 @@ class Engine(ExecutorObserver):
         self.journal.set_metadata(FAILURE_LIMIT_REACHED, True)
         # In the next turn: a further allocation must not start more jobs, however this manager ends.
         self.commits.require_commit()
-        self.notice(f"{effect.reason}: no job is started any more, and running jobs go on")
+        self.notice(f"{effect.reason}: no job is started any more, and running jobs continue")
 
     def _nothing_left_to_do(self, effect: effects.NothingLeftToDo) -> None:
         self.shutdown.request(Cause.FAILURES, effect.reason)

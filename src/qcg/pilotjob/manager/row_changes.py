@@ -38,7 +38,7 @@ def _notice(file: RowFile, row_files: RowFiles) -> str:
         return f"{change} since it was submitted; iterations whose rows are not the same any more will fail."
     # A file that is gone or moved is not needed any more.
     return (
-        f"{change} since it was submitted; the run goes on with the rows as they were submitted. To use the new rows"
+        f"{change} since it was submitted; the run continues with the rows as they were submitted. To use the new rows"
         " for iterations that fail, give the job to --rerun failed --from FILE."
         if os.path.exists(file.path)
         else ""

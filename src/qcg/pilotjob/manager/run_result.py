@@ -89,24 +89,26 @@ class RunResult(msgspec.Struct, kw_only=True):
         return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.requests.errors else FAILURE
 
     def last_line(self, *, followed: bool = False) -> str:
-        """The number of jobs and requests left, why, and the command that continues with them; empty without any.
+        """Line about remaining jobs and the resume command; empty when none remain.
 
         `followed`: another allocation continues without the user."""
         go_on = resume_command(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
         if self.held and not self.serves:
             go_on += " --release"
         if self.end.unwritten:
-            runs = ": what runs goes on" if has_agents(self.run_dir) else ""
-            return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
+            jobs = ": running jobs continue" if has_agents(self.run_dir) else ""
+            sentence = f"Nothing could be written, so the run is left as it is{jobs}."
+            return f"{sentence} Free disk space, and continue with: {go_on}"
         if not (self.jobs_left or self.requests_left):
             return ""
         sentence = f"{self._remaining_work()}, because {self.end.reason}."
         if self.end.cause is Cause.FAILURES:  # also where another allocation was to follow
-            return f"{sentence} Go on with: {go_on}" + ("" if self.serves else " (--rerun failed repeats what failed)")
-        return sentence if followed else f"{sentence} Go on with: {go_on}"
+            hint = "" if self.serves else " (--rerun failed repeats failed jobs)"
+            return f"{sentence} Continue with: {go_on}{hint}"
+        return sentence if followed else f"{sentence} Continue with: {go_on}"
 
     def headline(self) -> str:
-        """What has ended, with the numbers of jobs by state. A run that has jobs left goes on with another manager."""
+        """A sentence about the end, with numbers of jobs by state. A run with unfinished jobs ends its manager only."""
         summary = ", ".join(f"{self.counts[state]} {state.name}" for state in State if self.counts[state])
         what = "manager" if self.jobs_left or self.requests_left else "run"
         return f"the {what} has ended: {summary or 'no jobs'}"

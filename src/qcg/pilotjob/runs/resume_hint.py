@@ -33,6 +33,6 @@ def has_next_allocation() -> bool:
 def refuse_outside_allocation(run_dir: Path, allocation: str, batch_system: str = "") -> None:
     """Refuse to resume a run of an allocation on this machine, unless `--resources local` is given."""
     raise UsageError(
-        f"this run was in allocation {allocation}, and this is no allocation: go on with"
+        f"this run was in allocation {allocation}, and this is no allocation: continue with"
         f" {resume_command(run_dir, allocation, batch_system)}, or give --resources local if you mean this machine"
     )

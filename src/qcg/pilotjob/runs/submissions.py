@@ -76,7 +76,7 @@ def refuse_active_allocations(run_dir: Path, environ: Mapping[str, str]) -> None
     last = last_submission(run_dir)
     system = batch_system(last.system if last else "")
     reasons = [f"{system.label} job {view.id} still holds {view.nodes or 'nodes'} for this run" for view in holding]
-    reasons += [f"{system.label} job {view.id} ({view.state}) will go on with this run" for view in following]
+    reasons += [f"{system.label} job {view.id} ({view.state}) will continue this run" for view in following]
     cancel = queue_of(system.name).cancel_command(*[view.id for view in [*holding, *following]])
     raise BatchError(f"{', and '.join(reasons)}; wait for that, or `{cancel}` first. Nothing was submitted")
 

@@ -31,7 +31,7 @@ class UnfinishedRun(NamedTuple):
     def __str__(self) -> str:
         jobs = pluralize(self.unfinished, "job")
         go_on = resume_command(self.run_dir, self.allocation, self.batch_system)
-        return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
+        return f"{self.run_dir} was left by its manager with {jobs} not ended; continue with {go_on}"
 
 
 def read_unfinished(run_dir: Path) -> UnfinishedRun:

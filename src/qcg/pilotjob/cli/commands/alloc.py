@@ -272,7 +272,7 @@ def _wait(queue: AllocationQueue, directory: Path, job_id: str, most: int, envir
     try:
         return Follower(queue, directory, job_id, most, environ, echo_err).wait()
     except KeyboardInterrupt:
-        echo_err(f"interrupted; the job goes on (`{queue.cancel_command(job_id)}` ends it)")
+        echo_err(f"interrupted; the job continues (`{queue.cancel_command(job_id)}` cancels it)")
         return INTERRUPTED
 
 

@@ -80,7 +80,7 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
     if killed_by > 0:
         echo_err(
             f"the manager was killed ({signal.Signals(killed_by).name}) while the program ran; jobs that it had started"
-            f" go on, and `qcg-pm run --resume {run_dir}` goes on with the rest"
+            f" continue, and `qcg-pm run --resume {run_dir}` continues with the other jobs"
         )
     else:
         _print_jobs_left(run_dir, unfinished)
@@ -103,7 +103,7 @@ def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
         echo_err(f"cancelled {pluralize(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
         go_on = resume_command(run_dir, left.allocation, left.batch_system).replace("`", "")
-        echo_err(f"{jobs_left_text(left.unfinished)}, because the program has ended. Go on with: {go_on}")
+        echo_err(f"{jobs_left_text(left.unfinished)}, because the program has ended. Continue with: {go_on}")
 
 
 def _service_arguments(context: click.Context) -> list[str]:

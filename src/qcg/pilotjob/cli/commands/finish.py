@@ -50,7 +50,7 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
     left = read_unfinished(run_dir)
     if left.unfinished:
         go_on = resume_command(run_dir, left.allocation, left.batch_system, serves=left.serves).replace("`", "")
-        echo_err(f"{jobs_left_text(left.unfinished)}. Go on with: {go_on}")
+        echo_err(f"{jobs_left_text(left.unfinished)}. Continue with: {go_on}")
 
 
 def _contact_of(run_dir: Path) -> Contact | None:

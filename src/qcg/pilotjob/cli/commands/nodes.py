@@ -24,7 +24,7 @@ def command() -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why, for `qcg-pm status` and the log.")
 @on_manager
 def drain(manager: Manager, names: tuple[str, ...], reason: str) -> None:
-    """Start no more jobs on the nodes or remote hosts NAMES. Jobs that run there go on.
+    """Start no more jobs on the nodes or remote hosts NAMES. Jobs that run there continue.
 
     A manager that resumes the run keeps them drained.
     """

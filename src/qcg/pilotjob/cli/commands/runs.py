@@ -68,7 +68,7 @@ def _remark(run: RunInfo) -> str:
         process = f"pid {run.pid}{where}" if run.pid else ""
         return ", ".join(filter(None, (run.address, process)))
     parts = [f"{pluralize(run.requests_left, 'request')} not read"] if run.requests_left else []
-    parts += ["jobs go on" if run.agents and run.jobs_left else ""]
+    parts += ["jobs continue" if run.agents and run.jobs_left else ""]
     failed = run.jobs.get("FAILED", 0)
     parts += [f"{failed} FAILED" if failed else ""]
     return ", ".join(filter(None, (run.problem, *parts)))

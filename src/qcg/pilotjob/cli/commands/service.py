@@ -107,7 +107,7 @@ def command(
         counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
         echo_err(f"The service has ended: {counts or 'no jobs'}.")
     if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) and not ending.jobs_left:
-        echo_err(f"The service could not go on: {ending.end.reason}")
+        echo_err(f"The service could not continue: {ending.end.reason}")
     if last_line := ending.last_line():
         echo_err(last_line)
     sys.exit(ending.exit_code)

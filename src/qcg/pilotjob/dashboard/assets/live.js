@@ -54,7 +54,7 @@ function stateOf(summary) {
 const EXPLANATIONS = {
   live: "The page changes as the run does.",
   ended: "Every job is final.",
-  stopped: "No manager runs, and some jobs are not final. qcg-pm run --resume goes on with the run.",
+  stopped: "No manager runs, and some jobs are not final. qcg-pm run --resume continues with the run.",
 };
 
 function mark(state, text) {

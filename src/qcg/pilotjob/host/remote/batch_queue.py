@@ -188,7 +188,7 @@ class BatchQueue:
         return found
 
     def kill(self, ids: Sequence[str]) -> None:
-        """End batch jobs that wait or run. Raises CannotAsk when some may go on."""
+        """End batch jobs that wait or run. Raises CannotAsk when some may continue."""
         for part in _parts(ids):
             self._order(_with_list(self._kill, "ids", part))
 

@@ -33,7 +33,7 @@ class BatchWorker(Backend):
         self._reader, self._writer = os.pipe()
         for descriptor in (self._reader, self._writer):
             os.set_blocking(descriptor, False)
-        # A daemon: the channel ends without it. A command of the batch system that runs goes on, and keeps its lock.
+        # A daemon: the channel ends without it. A command of the batch system that runs continues, and keeps its lock.
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 

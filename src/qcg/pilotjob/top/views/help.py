@@ -15,7 +15,7 @@ SECTIONS = (
             ("?", "this help"),
             ("Ctrl-L", "draw again"),
             ("Ctrl-Z", "to the shell; fg returns"),
-            ("q Ctrl-C", "quit: the run goes on"),
+            ("q Ctrl-C", "quit: the run continues"),
         ),
     ),
     (
