@@ -33,18 +33,18 @@ def main() -> int:
     parser.add_argument("--name", default="", help="name of this agent in the run")
     parser.add_argument("--name-variable", default="", help="environment variable with the name of this agent")
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
-    parser.add_argument("--parent", type=int, default=0, help="pid of the manager, when that is what starts this agent")
+    parser.add_argument("--parent", type=int, default=0, help="pid of the manager, where the manager starts this agent")
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
-    parser.add_argument("--open-files", type=int, default=0, help="the limit of open files that jobs get")
+    parser.add_argument("--open-files", type=int, default=0, help="limit of open files for jobs")
     parser.add_argument("--own-log", action="store_true", help="write to agent-NAME.log in the run directory")
     parser.add_argument(
         "--replace-after",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="kill the agent of this name, if there is one here and it does nothing at all for so long",
+        help="kill the agent of this name on this host, if it shows no activity for so long",
     )
-    parser.add_argument("--outside", action="store_true", help="not started, so not ended, by the batch system")
+    parser.add_argument("--outside", action="store_true", help="the batch system does not end this agent")
     parser.add_argument("--until", type=float, default=None, help="when the allocation ends, in seconds of the epoch")
     parser.add_argument("--allocation", default="", help="id of the allocation that this node belongs to")
     parser.add_argument("--cluster", default="", help="cluster of the allocation")
@@ -63,7 +63,7 @@ def main() -> int:
         if options.own_log:
             _log_to(run_dir / f"agent-{options.name}.log")
         if options.replace_after is not None and kill_frozen_agent(run_dir, options.name, options.replace_after):
-            say(f"the agent {options.name} was there and silent; it was killed")
+            say(f"an agent {options.name} was running and showed no activity; it was killed")
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
             return CANNOT_START
@@ -105,9 +105,9 @@ def _start_watchdog(options: argparse.Namespace) -> None:
 
 
 def _raise_limit_of_open_files(wanted: int) -> int:
-    """Use all descriptors that the hard limit allows: each captured stream of a running job takes one.
+    """Raise the limit of open files to the hard limit: each captured stream of a running job takes one.
 
-    The soft limit that jobs get: `wanted`, or without it the one this process was given.
+    Returns the soft limit for jobs: `wanted`, or else the original one of this process.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # the hard limit is lowered at this moment

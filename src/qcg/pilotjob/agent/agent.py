@@ -28,7 +28,7 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.output_streams import OutputStreams
 from qcg.pilotjob.host.records import FILES, OUTPUT, STREAMS, Ended, EndReason
 
-CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
+CUT_OFF = "The node was cut off from its manager, and its agent ended its jobs before their nodes could be given up."
 AGENT_ENDED = "The agent was told to end, and ended this job."
 FIRST_CONTACT_TIMEOUT = 60.0
 """Seconds that an agent waits at least for its first manager, as long as the process that started it is alive."""
@@ -192,7 +192,7 @@ class Agent:
         if isinstance(message, protocol.Start):
             if self._exiting:
                 # The report of the next agent lacks these jobs, so the manager sends them again.
-                say(f"{len(message.launches)} jobs arrived while this agent ends; they are left to the next one")
+                say(f"{len(message.launches)} jobs arrived while this agent ends; the next agent gets them")
                 return
             for refused in self._host.start(message.launches):
                 say(f"{refused} was started before; it is not started again")

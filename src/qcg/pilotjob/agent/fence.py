@@ -45,7 +45,8 @@ class Fence:
             self._thread.start()
 
     def renew(self, moment: float) -> None:
-        """The manager heard from this node at this moment or later, or no manager was there to take it for lost."""
+        """Renew the lease: the manager received a message of this node at this moment or later, or there was no
+        manager."""
         with self._changed:
             self._lease.renew(moment)
             self._on_lease(self._lease.until)

@@ -1,8 +1,7 @@
 """Heartbeats of an agent over a second connection, sent and answered while file systems hang.
 
 The thread that sends them uses no file. A shared file system that hangs stops the agent, its manager, or both. That is
-no reason to end jobs, and the heartbeats tell it from a network that is cut.
-"""
+no reason to end jobs: heartbeats distinguish a hanging file system from a broken network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease of a node: how long its jobs may run after its manager last heard from it. Callers pass the time."""
+"""The lease of a node: how long its jobs may run after the last contact with its manager. Callers pass the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHECK_INTERVAL = 1.0
 """Longest time between two checks, in seconds."""
 LATE = 2.0
 """Seconds of delay of a check after which this process must have been suspended, perhaps with the whole machine. Then
-the manager may well be alive although it was not heard."""
+the manager may be alive although no message of it was read."""
 ANSWER_TIMEOUT = 5.0
 """Seconds for the manager to answer after this process was suspended."""
 
@@ -41,7 +41,8 @@ class Lease:
         self._seconds = seconds
 
     def renew(self, moment: float) -> None:
-        """The manager heard from this node at this moment or later, or there was no manager."""
+        """Renew the lease: the manager received a message of this node at this moment or later, or there was no
+        manager."""
         self._renewed_at = max(self._renewed_at, moment)
 
     @property

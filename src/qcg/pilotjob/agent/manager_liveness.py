@@ -17,7 +17,7 @@ class ManagerLiveness:
         """Whether there certainly is no manager."""
 
     def reset(self) -> None:
-        """Discard what the file said: a message from the manager has arrived, or the file cannot be read."""
+        """Discard the times of the file: a message from the manager has arrived, or the file cannot be read."""
         self._stamp = None
         self.gone = False
 

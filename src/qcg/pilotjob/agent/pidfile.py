@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 1 << 16
 """Size of the largest pid file that is read; usual ones have about a hundred bytes."""
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at an agent that seems frozen."""
+"""Seconds between two checks of an agent that seems frozen."""
 KILL_TIMEOUT = 5.0
 """Seconds to wait for a killed process to disappear."""
 

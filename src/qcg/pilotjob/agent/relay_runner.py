@@ -1,6 +1,6 @@
 """A lane runner in C: threads start the next job of a lane as soon as the one before it has succeeded.
 
-Python hears of many handovers at once and records them, so that a job costs little more than its process.
+Python receives handovers in batches and records them, so that a job costs little more than its process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if getattr(_relay, "INTERFACE", 1) != INTERFACE or _relay.SUCCEEDED_LINE != SUCC
     raise ImportError(f"{_relay.__file__} was compiled for another version; compile it again with make setup")
 
 PROCESSES_PER_THREAD = 8
-"""Of this many processes that the host may have, one may be a thread of the relay: the others are for jobs."""
+"""One relay thread is allowed per this many processes of the limit: the others are for jobs."""
 
 
 class RelayLaneRunner(LaneRunner):

@@ -43,7 +43,7 @@ class AgentHandle:
         self.peer: bytes | None = None
         """Its connection, after its Hello."""
         self.ready = False
-        """It has reported its attempts, so that what it is sent from now on is not missing from that report."""
+        """It has reported its attempts, so that later messages cannot concern attempts missing from that report."""
         self.given_up = False
         """Its attempts were declared lost, and it has not reported since."""
         self.launches: list[Launch] = []

@@ -55,7 +55,7 @@ MOST_QUOTED = 200
 
 
 class NodeLayouts(Protocol):
-    """Works out which cores and GPUs of its node the jobs on it get, from what an agent says in its Hello."""
+    """Works out which cores and GPUs of its node the jobs on it get, from the Hello of its agent."""
 
     def layout_of(self, hello: protocol.Hello) -> NodeLayout: ...
 

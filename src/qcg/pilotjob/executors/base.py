@@ -1,4 +1,4 @@
-"""The executor port: one interface for whatever carries launches and kills to hosts, and one for what comes back.
+"""The executor port: one interface for sending launches and kills to hosts, and one for the reports of hosts.
 
 A *host* owns one ledger of attempts: an agent, or a machine that is reached in another way. It looks after one or
 several nodes. Launches and kills name the node, because the core knows nodes only; records and acknowledgements name
@@ -29,7 +29,7 @@ class NumberedRecord(Protocol):
 
 
 class NodeLayout(NamedTuple):
-    """What a host reports about a node before its first attempt. None: nothing is known, or nothing differs."""
+    """The report of a host about a node before its first attempt. None: nothing is known, or nothing differs."""
 
     cpus: Mapping[int, int] | None = None
     """The CPU of the operating system for each core id of a grant."""
@@ -54,7 +54,7 @@ class HostState(NamedTuple):
 
 
 class ExecutorObserver(ABC):
-    """Receives what happens on the hosts of an executor. The engine is one."""
+    """Receives the events of an executor's hosts. The engine is one."""
 
     @abstractmethod
     def scheduling_may_begin(self, notices: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class ExecutorObserver(ABC):
 
     @abstractmethod
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
-        """A host has connected; `live` are all attempts that it has. Its earlier records were received before."""
+        """A host has connected; `live`: every attempt it currently runs. Its earlier records were received before."""
 
     @abstractmethod
     def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
@@ -80,7 +80,7 @@ class ExecutorObserver(ABC):
 
     @abstractmethod
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
-        """Nothing is left on these nodes of attempts that other hosts have started."""
+        """No process is left on these nodes of attempts that other hosts have started."""
 
     @abstractmethod
     def host_away(self, host: str, nodes: list[str], reason: str = "") -> None:
@@ -102,7 +102,7 @@ class ExecutorObserver(ABC):
 
     @abstractmethod
     def nodes_lost(self, nodes: list[str], message: str) -> None:
-        """Nothing runs on these nodes any more, and how their attempts ended is not known."""
+        """Nothing runs on these nodes any more, and the results of their attempts are not known."""
 
     @abstractmethod
     def executor_failed(self, reason: str) -> None:
@@ -112,9 +112,8 @@ class ExecutorObserver(ABC):
 class Executor(ABC):
     """Carries launches, kills and signals to hosts.
 
-    `launch`, `kill`, `retract` and `sweep` collect; `flush` sends. What is for a host that is not ready is dropped: the
-    host reports its attempts when it connects, and the core compares.
-    """
+    `launch`, `kill`, `retract` and `sweep` collect; `flush` sends. Messages for a host that is not ready are dropped:
+    the host reports its attempts when it connects, and the core compares."""
 
     @property
     @abstractmethod
@@ -139,7 +138,7 @@ class Executor(ABC):
 
     @abstractmethod
     def retract(self, node: str, attempt_ids: list[str]) -> None:
-        """Take back those of these launches that still wait in a lane of their host."""
+        """Take back these launches, unless they have left the lanes of their hosts."""
 
     @abstractmethod
     def sweep(self, node: str, attempt_id: str) -> None:

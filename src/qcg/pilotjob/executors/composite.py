@@ -118,7 +118,7 @@ def host_of(name: str) -> str:
 
 
 class _GatherAll(ExecutorObserver):
-    """Passes on what several executors report. Attempts are started once all executors have gathered their hosts.
+    """Passes on the reports of several executors. Attempts are started once all executors have gathered their hosts.
 
     When one executor has failed, the run cannot continue: its hosts may still have attempts, which no other executor
     can reach. The run can be resumed.

@@ -81,7 +81,7 @@ class WatchedProcess:
             send(self._first, number)
 
     def kill_alone(self) -> None:
-        """Kill the process and its session, without ending what it has started on other machines.
+        """Kill the process and its session, without ending processes that it has started on other machines.
 
         A command that starts a step may have a child that cancels the step when its parent dies: children go first.
         """
@@ -154,7 +154,7 @@ def start_apart(
 
 
 def find_agent(run_dir: Path, name: str, on_exit: Callable[[], None]) -> WatchedProcess | None:
-    """The agent that an earlier manager left running on this machine, if it still does."""
+    """The agent that an earlier manager left on this machine, if it still runs."""
     info = read_agent_pid(run_dir, name)
     if info is None or not is_alive(info):
         return None

@@ -34,7 +34,7 @@ _HALF = LIMIT // 2
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 0.5
 _SHORTEST_PAUSE = 0.01
-"""Seconds between two looks at the sizes."""
+"""Seconds between two checks of the sizes."""
 _GROWTH_BETWEEN_TRIMS = 8 << 20
 """Bytes that a stream may grow by between two trims, as far as the pauses allow."""
 _NOT_CAPTURED = b"[The output was not captured: too many files were open on the node, or memory was short.]\n"
@@ -62,7 +62,7 @@ class CapturedOutput:
         if launch.stderr is None and stderr < 0:
             self.dropped.append("stderr")
         self.size = 0
-        """Bytes in both streams together at the last look."""
+        """Bytes in both streams together at the last check."""
 
     def streams(self) -> List[Tuple[str, int]]:
         return [(name, fd) for name, fd in (("stdout", self.stdout), ("stderr", self.stderr)) if fd >= 0]
@@ -167,7 +167,7 @@ class OutputCapture:
         return size
 
     def save(self, captured: CapturedOutput, id: str) -> None:
-        """Copy what was captured to files. A file that cannot be written changes nothing about the job."""
+        """Copy captured output to files. A file that cannot be written changes nothing about the job."""
         for stream, descriptor in captured.streams() + [(stream, -1) for stream in captured.dropped]:
             path = output_path(self._directory, captured.name, stream)
             try:

@@ -60,7 +60,8 @@ class ActiveJob:
         self.exit_code: Optional[int] = None
         """Set once its first process is reaped. The job is over when all its processes are gone, too."""
         self.usage: Optional[Usage] = None
-        """What its reaped processes have used: orphans, and in the end its first process with all it has waited for."""
+        """Resource usage of its reaped processes: orphans, and in the end its first process with all it has waited
+        for."""
 
     @property
     def is_simple(self) -> bool:
@@ -73,7 +74,7 @@ class ActiveJob:
 
 
 def lost_job(id: str, start: OpenStart, kind: str, name: str) -> ActiveJob:
-    """A job that an earlier process of its host has left. `kind`, `name`: those of that process."""
+    """A job that an earlier process of its host has left. `kind`, `name`: kind and name of that process."""
     job = ActiveJob(id, start, -1, has_files=True)
     job.reason = EndReason.LOST
     job.message = _lost_message(start, kind, name)

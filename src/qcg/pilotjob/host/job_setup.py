@@ -18,7 +18,7 @@ from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.start_errors import NoCapacity, ProcessCapacity, Unstartable
 
 _FINAL_REASONS = (EndReason.EXIT, EndReason.CANCEL, EndReason.TIMEOUT, EndReason.MEMORY)
-"""Reasons of ends after which a job does not run again. The output of other jobs is not saved: the file system may
+"""End reasons after which a job is not restarted. The output of other jobs is not saved: the file system may
 hang."""
 
 

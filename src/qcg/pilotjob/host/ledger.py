@@ -3,9 +3,8 @@
 With it, a host that was restarted refuses to start a job twice. `ledger_format` describes the file.
 
 A record may be sent once its line is handed to the operating system, because from then on it outlives this process.
-Only a crash of the machine can still take it from the ledger. Then the manager tells the last record that it
-has seen, and new records get higher numbers.
-"""
+Only a crash of the machine can still take it from the ledger. Then the manager sends the number of the last record that
+it has seen, and new records get higher numbers."""
 
 import contextlib
 import errno
@@ -109,7 +108,7 @@ class Ledger:
     # Records
 
     def starting(self, id: str, marker: str, grant: List[NodeGrant]) -> bool:
-        """Write that job `id` may run from now on. False: that failed, and the job must not be started."""
+        """Write that job `id` may run from now on. False: the write failed, and the job must not be started."""
         if self.write_error:
             return False
         if not self._write_now(form.starting_line(id, marker, grant)):
@@ -118,7 +117,7 @@ class Ledger:
         return True
 
     def refused(self, body: Ended) -> bool:
-        """Write the end of a job that was never started. False: that failed, and nothing of it is kept."""
+        """Write the end of a job that was never started. False: the write failed, and the record is dropped."""
         if self.write_error or not self._write_now(form.ended_line(self.last + 1, body)):
             return False
         self.last = self.stored = self.last + 1

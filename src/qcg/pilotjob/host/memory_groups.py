@@ -18,14 +18,14 @@ _NOT_IN_NAMES = re.compile(r"[^0-9A-Za-z.]")
 
 
 class GroupUsage(NamedTuple):
-    """What the kernel has counted for a cgroup."""
+    """Counters of the kernel for a cgroup."""
 
     oom_kills: int
     """Number of processes that were killed because the limit was reached."""
     peak: int
-    """Peak memory in KiB; 0 where the kernel does not tell."""
+    """Peak memory in KiB; 0 where the kernel does not report it."""
     user: int
-    """CPU time in microseconds, as the next one; 0 where the kernel does not tell."""
+    """CPU time in microseconds, as the next one; 0 where the kernel does not report it."""
     system: int
 
 
@@ -52,7 +52,7 @@ class MemoryGroups:
         self._log = log
         self._own = own_cgroup() if own is None else own
         self._parent = self._prepare()
-        """The cgroup in which those of jobs are made; empty where none can be made."""
+        """The parent of the cgroups of jobs; empty where none can be made."""
         self._left: List[str] = []
         """Cgroups of ended jobs that could not be removed yet."""
 
@@ -80,7 +80,7 @@ class MemoryGroups:
         return group
 
     def ended(self, group: str) -> GroupUsage:
-        """What the kernel has counted. The cgroup is removed."""
+        """Return the counters of the kernel, and remove the cgroup."""
         events, cpu = _table(group, "memory.events"), _table(group, "cpu.stat")
         peak = _read(os.path.join(group, "memory.peak")).strip()
         self._left.append(group)

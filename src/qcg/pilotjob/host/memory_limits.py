@@ -1,9 +1,8 @@
-"""Ends jobs that use more memory than they may: a cgroup does it where one can be made, or else their processes are
-watched.
+"""Ends jobs that exceed their memory limit: the kernel does it in a cgroup where one can be made, or else their
+processes are watched.
 
-Only jobs with a limit are watched. The pauses between two looks are short while memory grows towards a limit, and never
-so short that looking takes more than a small part of the time.
-"""
+Only jobs with a limit are watched. The pauses between two measurements are short while memory grows towards a limit,
+and never so short that measuring takes more than a small part of the time."""
 
 import os
 import resource
@@ -20,9 +19,9 @@ from qcg.pilotjob.host.usage import bytes_text
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
 MOST_WORK = 0.05
-"""The part of a core that looks take at most, unless there are thousands of processes on the machine."""
+"""The part of a core that measurements take at most, unless there are thousands of processes on the machine."""
 LONGEST_REST = 1.0
-"""Longest pause in seconds, however much work a look is."""
+"""Longest pause in seconds, however much work a measurement is."""
 _PAGE = os.sysconf("SC_PAGE_SIZE") >> 10
 _KILLED = (-9, 137)
 """Exit codes after SIGKILL: of a process, and of a shell whose command got it."""
@@ -58,7 +57,7 @@ class _Watched:
 
     def __init__(self, job: ActiveJob) -> None:
         self.termination = Termination(job.start, 0.0)
-        """Knows which processes belong to the job."""
+        """Finds the processes of the job."""
         self.peak = 0
         self.used = 0
         """Memory at the last measurement, in KiB as the peak."""
@@ -137,7 +136,7 @@ def may_be_out_of_memory(job: ActiveJob) -> bool:
 
 
 def _with_group(usage: Usage, user: int, system: int, peak: int) -> Usage:
-    """The usage with what the cgroup has counted, also of processes that nobody has waited for. Its CPU time is less
+    """The usage with the counters of the cgroup, also of processes that nobody has waited for. Its CPU time is less
     where the job ran a moment before it was put there."""
     return usage._replace(
         user=max(user, usage.user), system=max(system, usage.system), memory=peak if peak else usage.memory

@@ -84,7 +84,7 @@ class OutputStreams:
         return output
 
     def discard(self, output: StreamedOutput) -> None:
-        """The job could not be started: nothing is stored of it."""
+        """The job could not be started: store no output."""
         del self._open[output.number]
         output.close()
         self._outgoing.append((stream_writer.DISCARD + NUMBER.pack(output.number), []))

@@ -1,4 +1,4 @@
-"""Reaps children, with what they have used."""
+"""Reaps children and reads their resource usage."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ def ended_child() -> Any:
 
 
 def reap_first_process(pid: int, job: ActiveJob) -> None:
-    """Reap the first process of a job. Without an order to end the job, what it has left in its group is killed."""
+    """Reap the first process of a job. Without an order to end the job, remaining processes in its group are killed."""
     if job.reason == EndReason.EXIT:
         # While the dead leader is not reaped, its process group can be no other.
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -197,11 +197,11 @@ class Terminations:
 
 
 _FORWARDERS = {b"mpirun", b"mpiexec", b"mpiexec.hydra", b"orterun", b"prterun", b"srun"}
-"""Launchers that pass a signal on to the processes they started, on all nodes: those would get it twice."""
+"""Launchers that pass a signal on to the processes they started, on all nodes: the processes would get it twice."""
 
 
 def send_signal(jobs: Iterable[OpenStart], number: int) -> None:
-    """Send a signal to all processes of these jobs that have a handler for it. The others would be ended by it."""
+    """Send a signal to all processes of these jobs that have a handler for it. The signal would end the others."""
     snapshot = process_tree.Snapshot()
     for job in jobs:
         members = Termination(job, 0.0).members(snapshot)

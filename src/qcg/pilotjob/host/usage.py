@@ -1,4 +1,4 @@
-"""Counts what the processes of an attempt have used.
+"""Resource usage of the processes of an attempt.
 
 Python 3.6 reads this file.
 """

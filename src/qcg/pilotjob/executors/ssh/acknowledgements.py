@@ -27,7 +27,7 @@ class Acknowledgements:
         return {ledger: number for ledger, number in self._numbers.items() if ledger != NEAR}
 
     def stored(self, ledger: str, number: int) -> bool:
-        """The journal has the records up to this number. Returns whether that is news."""
+        """The journal has the records up to this number. Returns whether the number has grown."""
         if number <= self._numbers.get(ledger, 0):
             return False
         self._numbers[ledger] = number
@@ -39,7 +39,7 @@ class Acknowledgements:
         return all(self._numbers.get(ledger, 0) >= number for ledger, number in seen.items())
 
     def new_messages(self, messages: Sequence[Any]) -> list[tuple[str, str]]:
-        """The messages that are new, as attempt id and text; they are acknowledged with the next request."""
+        """The new messages, as attempt id and text; they are acknowledged with the next request."""
         found = []
         for number, id, _, text in messages:
             if isinstance(number, int) and number > self._last_message:

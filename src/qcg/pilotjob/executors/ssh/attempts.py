@@ -113,10 +113,9 @@ class RemoteAttempts:
         self._maybe_arrived = set()
 
     def reported(self, live: Iterable[Running]) -> list[Running]:
-        """The host has reported all attempts that it has. Returns the attempts that it had accepted and has no longer.
-
-        Launches of an earlier connection that are not among them have not arrived, and will not: the host refuses what
-        that connection still brings."""
+        """The host has reported every attempt it has. Returns accepted attempts missing from the report. Launches of an
+        earlier connection missing from it have not arrived, and will not: the host refuses further requests of that
+        connection."""
         found = {running.id: running for running in live}
         missing = [running for id, running in self._live.items() if id not in found]
         self._live = found

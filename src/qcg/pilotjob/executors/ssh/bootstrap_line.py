@@ -75,7 +75,7 @@ _LINE = b"exec(%s)\n" % ascii(_CODE % {"kept_for": KEPT_FOR}).encode("ascii")
 
 
 def first_lines(marker: str, program: FarProgram) -> bytes:
-    """What the near side sends before it waits for the answer."""
+    """The lines that the near side sends before it waits for the answer."""
     return _LINE + f"{marker} {program.digest} {len(program.content)}\n".encode("ascii")
 
 

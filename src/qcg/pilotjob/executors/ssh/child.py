@@ -78,7 +78,7 @@ class Child:
 
     @property
     def errors(self) -> str:
-        """The last part of what it wrote to stderr."""
+        """The last part of its stderr."""
         return self._errors.decode("utf-8", "replace")
 
     async def write(self, data: bytes) -> None:

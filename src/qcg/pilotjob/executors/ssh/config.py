@@ -53,7 +53,7 @@ class HostConfig(Struct, frozen=True):
 
     name: str
     addresses: tuple[str, ...]
-    """What ssh gets, in the order in which they are tried: more than one for login hosts of one file system."""
+    """Destinations for ssh, in the order in which they are tried: more than one for login hosts of one file system."""
     source: str = ""
     """The file that configures it."""
     owner: str = ""

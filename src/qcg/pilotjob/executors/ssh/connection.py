@@ -59,7 +59,7 @@ INSTALL_PATIENCE = 3600.0
 
 
 class RunIdentity(Struct, frozen=True):
-    """What identifies a run to its remote hosts."""
+    """The identity of a run for its remote hosts."""
 
     id: str
     instance: str
@@ -83,7 +83,7 @@ class RunIdentity(Struct, frozen=True):
 
 
 class Setup(Struct, frozen=True):
-    """What `remote-init` passes on besides the identity of the run."""
+    """The data of `remote-init` besides the identity of the run."""
 
     batch: dict[str, Any] | None = None
     """The commands of the batch system there; None: jobs run in the background."""
@@ -100,7 +100,7 @@ class Connection:
         self._transport = transport
         self.host = host
         self.serves = serves
-        """Whether the channel stays open, and brings records by itself."""
+        """Whether the channel stays open, and pushes new records."""
         self.hostname = str(reply.get("hostname", ""))
         self.python = str(reply.get("python", ""))
         self.cpus = int(reply.get("cpus") or 0)
@@ -146,7 +146,7 @@ class Connector:
         self._last = config.addresses[0]
         """The address that was used last: jobs in the background run there."""
         self.notices: list[str] = []
-        """Sentences for the user that came up while connecting."""
+        """Notices for the user from connecting."""
 
     @property
     def tree(self) -> str:
@@ -273,7 +273,7 @@ class Connector:
         """Write the UUID to the run directory of the same path here, for the test of a shared file system."""
         path = self._uuid_file()
         if os.path.isabs(self.config.directory) and not os.path.isdir(self.config.directory):
-            return  # what is not here is not shared
+            return  # a directory missing here is not shared
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_text(self._run.uuid + "\n")

@@ -82,7 +82,7 @@ _PYTHON_TOO_OLD = re.compile(
 
 
 def failure(config: HostConfig, address: str, exit_code: int | None, stderr: str, noise: str = "") -> ConnectionProblem:
-    """The problem behind an ssh command that ended without an answer. `noise`: what it wrote instead of one."""
+    """The problem behind an ssh command that ended without an answer. `noise`: its output instead of an answer."""
     there = destination(config, address)
     line = _last_line(stderr)
     if exit_code == GATE_REFUSED and "qcg-pm" in stderr:

@@ -34,7 +34,7 @@ _CONSEQUENCES = {
     "jobs-kill": ", so that jobs there cannot be ended",
     "remote-tidy": ", so that contact file and keys stay there",
 }
-"""What it means when a gate refuses a request."""
+"""Consequences of a request that the gate refuses."""
 
 
 class HostExchange:
@@ -106,7 +106,7 @@ class HostExchange:
             self.files.refused([never_started(id, EndReason.UNSTARTABLE, refused[id]) for id in unrecorded])
 
     async def call_if_admitted(self, connection: Connection, request: dict[str, Any]) -> None:
-        """Send a request that a gate may refuse: jobs still start and end there without it."""
+        """Send a request that a gate may refuse: jobs start and end there without it."""
         try:
             reply = (await connection.call(request)).head
         except SubCommandRefused as refused:

@@ -63,7 +63,7 @@ class SshExecutor(Executor):
         return HostLink(connector, acked, self._observer, HostMarker(run.run_dir, name), host.files(self._observer))
 
     def _notify(self, config: HostConfig) -> dict[str, Any] | None:
-        """How a host notifies this manager while it has no channel; None: it is polled."""
+        """How a host notifies this manager while no channel is open; None: the manager polls the host."""
         if config.tracking == "messages" and self._listener is not None:
             return self._listener.settings(config)
         return ssh_settings(config, self._run_dir) if config.tracking == "ssh" else None
@@ -164,7 +164,7 @@ class SshExecutor(Executor):
         return await connection.call(request, payload)
 
     def poll_soon(self, name: str) -> None:
-        """Ask a host for news at once."""
+        """Poll a host at once."""
         self._links[name].poll_soon()
 
     def _orders_for(self, node: str) -> Orders:

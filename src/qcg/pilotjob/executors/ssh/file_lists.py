@@ -1,4 +1,4 @@
-"""Which files of jobs rsync copies: include lists, and what is missing afterwards. Pure.
+"""Files of jobs that rsync copies: include lists, and the patterns without a file afterwards. Pure.
 
 The run directory of a host mirrors the working directory of the manager: a file has the same relative path in both. Log
 directories are the exception: they are below the log directory of a start, as on the host.

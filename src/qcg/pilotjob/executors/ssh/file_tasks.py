@@ -1,4 +1,4 @@
-"""Copies files for the jobs of one host, beside the launches and records of other jobs."""
+"""Copies files for the jobs of one host, concurrently with launches and records of other jobs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FileTasks:
         return launch.id not in self._staging and not self._files.needs_inputs(launch)
 
     def launched(self, launches: Sequence[Launch]) -> None:
-        """Launches are sent: remember what their ends need."""
+        """Launches are sent: remember the files to copy after their ends."""
         for launch in launches:
             self._files.launched(launch)
 
@@ -116,7 +116,7 @@ class FileTasks:
         self._staged.clear()
 
     def clear(self) -> None:
-        """Copy nothing of what waits."""
+        """Copy none of the waiting files."""
         self.disconnected()
         self._ends.clear()
 

@@ -63,7 +63,7 @@ class FrameReader:
 
     @property
     def noise(self) -> str:
-        """The last part of what was skipped, for messages."""
+        """The last part of the skipped bytes, for messages."""
         return bytes(self._skipped + self._buffer[:_KEPT_NOISE])[-_KEPT_NOISE:].decode("utf-8", "replace").strip()
 
     async def line(self) -> str | None:

@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class ConnectedHost(NamedTuple):
-    """A host with a connection, as commands beside the channel need it."""
+    """A host with a connection, as other commands than the channel need it."""
 
     config: HostConfig
     address: str
     control: Control
-    """For ssh and rsync beside the channel."""
+    """For ssh and rsync commands other than the channel."""
     run: str
     """The run directory there, relative to the home directory or absolute, as rsync takes it."""
     run_dir: str
@@ -55,7 +55,7 @@ class JobFiles(ABC):
         """Copy the inputs of these launches. Returns a sentence for each launch whose copy failed, by id."""
 
     def launched(self, launch: Launch) -> None:
-        """A launch is sent: remember what its end needs."""
+        """A launch is sent: remember the files to copy after its end."""
         return
 
     def holds_end(self, ended: Ended) -> bool:

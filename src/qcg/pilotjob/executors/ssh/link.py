@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MOST_IN_COMMAND = 100
 """Most launches of one jobs-submit in one-shot mode."""
 MOST_IN_FRAME = 200
-"""Most launches of one frame on a channel: the host answers for each frame, and so shows that it is alive."""
+"""Most launches of one frame on a channel: the host answers for each frame, which proves that it is alive."""
 MOST_BYTES = 256 << 10
 """Most bytes of the launches of one frame, for slow links."""
 MOST_FRAMES = 4
@@ -115,12 +115,12 @@ class HostLink(ClosingLink):
             self._exchange.wake_up()
 
     def poll_soon(self) -> None:
-        """Ask the host for news, for example because a job has sent a message."""
+        """Poll the host, for example because a job has sent a message."""
         self._exchange.polls.ask()
         self._exchange.wake.set()
 
     async def poll(self) -> None:
-        """Ask the host for news, and return when they are reported, or the host cannot be reached."""
+        """Poll the host, and return when its new records are reported, or the host cannot be reached."""
         connection = self.connection
         if connection is not None:
             with suppress(ConnectionProblem, RemoteError):
@@ -254,7 +254,7 @@ class HostLink(ClosingLink):
         self._observer.host_ready(self.name, [self.name], [*self._attempts.all(), *held])
 
     def _lost(self, problem: ConnectionProblem) -> None:
-        """Report the host as unreachable, with launches that were never sent as ones that it does not have."""
+        """Report the host as unreachable. Launches that were never sent are not among its attempts."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -335,7 +335,7 @@ class HostLink(ClosingLink):
         self._exchange.wake.clear()
 
     def _run_beside(self, work: Any) -> None:
-        """Run work beside the loop. When it fails, the connection is lost."""
+        """Run work concurrently with the loop. When it fails, the connection is lost."""
 
         async def guarded() -> None:
             try:

@@ -1,8 +1,7 @@
 """Notifications of jobs on remote hosts: a small listener, and the settings that tell hosts how to reach it.
 
-A notification says only that a host has news. It is signed with a key that is in an owner-only file on the host, so
-that nobody else makes a manager poll.
-"""
+A notification only says that a host has new records. It is signed with a key that is in an owner-only file on the host,
+so that nobody else makes a manager poll."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class NotificationListener:
         return port
 
     def settings(self, config: HostConfig) -> dict[str, Any]:
-        """What a host needs to send notifications."""
+        """The settings with which a host sends notifications."""
         address = manager_address(config)
         return {"how": "messages", "host": config.name, "address": address, "port": self.port, "key": self._key}
 
@@ -96,7 +95,7 @@ class NotificationListener:
 
 
 def ssh_settings(config: HostConfig, run_dir: Path) -> dict[str, Any]:
-    """What a host needs to notify this manager by ssh: the command that runs there."""
+    """The settings with which a host notifies this manager by ssh: the command that runs there."""
     back = config.manager_address or f"{getpass.getuser()}@{socket.getfqdn()}"
     environment = [f"PYTHONPATH={path}" for path in (os.environ.get("PYTHONPATH"),) if path]
     words = [*(["env", *environment] if environment else []), sys.executable, "-m", "qcg.pilotjob.cli"]

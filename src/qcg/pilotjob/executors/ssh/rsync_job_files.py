@@ -43,7 +43,7 @@ _LISTED = ("-ii", "--out-format=%i|%n")
 
 
 class FilesOfAttempt(NamedTuple):
-    """What has to be copied after the end of an attempt."""
+    """Files to copy after the end of an attempt."""
 
     wd: str
     """Its working directory, relative to the run directory, or absolute."""

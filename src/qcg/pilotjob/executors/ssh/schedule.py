@@ -34,7 +34,7 @@ class Backoff:
 
 
 class PollSchedule:
-    """The times of polls in one-shot mode: soon after something has happened, then at growing intervals up to the
+    """The times of polls in one-shot mode: soon after a launch or a record, then at growing intervals up to the
     configured one. Without attempts there are no polls."""
 
     def __init__(self, submit_interval: float, interval: float) -> None:
@@ -59,7 +59,7 @@ class PollSchedule:
         self._next = now + self._pause
 
     def due(self, now: float, *, live: bool, unstarted: bool) -> float | None:
-        """Seconds until the next poll, 0 if it is due; None if there is nothing to poll for."""
+        """Seconds until the next poll, 0 if it is due; None while no attempt is on the host."""
         if not live:
             return None if self._next else 0.0
         longest = min(self._submit_interval, self._interval) if unstarted else self._interval

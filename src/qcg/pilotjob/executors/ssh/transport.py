@@ -45,7 +45,7 @@ class RemoteError(Exception):
 
 
 class ChannelObserver(Protocol):
-    """Receives what a channel brings without a request."""
+    """Receives messages of a channel that answer no request."""
 
     def event(self, event: dict[str, Any]) -> None: ...
 
@@ -157,7 +157,7 @@ class ServeTransport(Transport):
             await self._child.write(frame)
             answer = await asyncio.wait_for(reply, LOGIN_PATIENCE) if number == 1 else await reply
         except ConnectionError:
-            # The reader knows why, as soon as ssh has ended.
+            # The reader knows the reason as soon as ssh has ended.
             answer = await reply
         except (asyncio.TimeoutError, TimeoutError):
             raise self._no_answer(LOGIN_PATIENCE) from None

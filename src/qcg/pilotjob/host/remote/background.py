@@ -23,7 +23,8 @@ class Background(Backend):
         return done
 
     def poll(self) -> None:
-        """A supervisor records everything itself. One that was killed is replaced: that ends and records its jobs."""
+        """The supervisor records everything. A supervisor that was killed is replaced; the new one kills and records
+        its jobs."""
         if self._supervisor.is_running():
             return
         view = RunView(self._layout)

@@ -1,7 +1,7 @@
 """Attempts that run through the batch system of a host.
 
-No process of ours stays on the host for them: each command opens the ledger of batch jobs under a lock, and whichever
-command runs next finds what the ones before it left. An attempt is open in the ledger from the moment at which its
+No process of ours stays on the host for them: each command opens the ledger of batch jobs under a lock, and the next
+command finds the state that earlier commands left. An attempt is open in the ledger from the moment at which its
 directory and its script are complete; then it is
 
     pending         no batch job is known for it: it is submitted, or found in the queue by its unique name
@@ -205,7 +205,7 @@ class BatchJobs(Backend):
     # Work with commands of the batch system
 
     def carry_out(self) -> None:
-        """Submit what is pending, kill what is to be ended, and record what has happened."""
+        """Submit pending attempts, kill attempts with an order to end, and record starts and ends."""
         with self._ledgers.open() as ledger:
             attempts = ledger.open_attempts()
         if any(is_pending(attempt) or attempt.is_removed for attempt in attempts):
@@ -238,9 +238,9 @@ class BatchJobs(Backend):
                 status_file.append(attempt.directory, [("KILLED", status_file.timestamp(time.time()))])
 
     def update(self, ask: bool = True, changed: Optional[Iterable[str]] = None) -> None:
-        """Record starts and ends from status files; and, with `ask`, the ends of jobs that the queue does not have any
-        more. The queue is asked at its intervals only, unless the end of a job depends on it. `changed`: look at these
-        attempts only."""
+        """Record starts and ends from status files; and, with `ask`, the ends of jobs that have left the queue. The
+        queue is asked at its intervals only, unless the end of a job depends on it. `changed`: read these attempts
+        only."""
         with self._ledgers.open() as ledger:
             if not self._has_removed_stray_claims:
                 ledger.remove_stray_claims()
@@ -259,7 +259,7 @@ class BatchJobs(Backend):
             self.problem = ""
         except CannotAsk as error:
             self._set_problem(str(error))
-            # Nobody is gone. An end that is known is reported without its cause.
+            # No job may be taken for gone. A known end is reported without its cause.
             found = {one.job_id: BatchJob(one.job_id, "", "") for one in questions if "ENDED" not in one.status}
             found.update(error.found)
         self._note_question()
@@ -290,7 +290,7 @@ class BatchJobs(Backend):
             states.update(self.queue.ended_states(forgotten))
         self.asks_why = False
         with self._ledgers.open() as ledger:
-            # Once more: a job may have ended between the first look and the answer of the batch system.
+            # Once more: a job may have ended between the first read and the answer of the batch system.
             for attempt in ledger.open_attempts([attempt.id for attempt in questions]):
                 ledger.record_start(attempt)
                 state = states.get(attempt.job_id, "")

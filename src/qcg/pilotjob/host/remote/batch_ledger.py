@@ -187,7 +187,7 @@ class BatchLedgers:
             # Under the lock: a channel that was replaced while it waited must not write any more.
             self.check_epoch()
             if self._ledger is None or _file_state(self._ledger.path) != self._left_as:
-                # Another command has written. What this one could not write has numbers that are taken; it is found
+                # Another command has written. Records that this one could not write have used numbers; they are found
                 # again in status files.
                 self.close()
                 try:

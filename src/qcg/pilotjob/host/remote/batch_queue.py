@@ -1,7 +1,7 @@
 """The batch system of a host, through the commands that the manager describes (`cluster/remote_queue.py`).
 
 A list of batch jobs is believed only as a whole: if the command failed, or one line of its answer is not understood,
-no job may be taken for gone. The jobs of the other lines are known all the same.
+no job may be taken for gone. The jobs of the other lines are known nevertheless.
 """
 
 import contextlib

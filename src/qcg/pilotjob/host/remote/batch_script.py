@@ -23,7 +23,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class AttemptFile(NamedTuple):
-    """What the runner on a compute node has to know."""
+    """Input of the runner on a compute node."""
 
     launch: Launch
     """With absolute paths."""
@@ -91,7 +91,8 @@ def write_script(directory: str, content: bytes) -> None:
 
 
 def _requested(launch: Launch) -> Dict[str, str]:
-    """What the job asks for, as fields of directives. Cores without a number of nodes are those of one node."""
+    """The resource request of the job, as fields of directives. Cores without a number of nodes are those of one
+    node."""
     fields = {"nodes": "1"}
     if launch.remote is not None:
         request = launch.remote.request

@@ -1,4 +1,4 @@
-"""Batch jobs behind a channel: a thread runs the commands of the batch system, so that the channel can always answer.
+"""Batch jobs of a channel: a thread runs the commands of the batch system, so that the channel can always answer.
 
 Starts and ends are found through the directory of changes, without the batch system. The queue is asked at the
 intervals of the host, and at once when the end of a job waits for it.
@@ -16,9 +16,9 @@ from qcg.pilotjob.host.remote.errors import STALE_EPOCH, CommandError
 from qcg.pilotjob.host.remote.layout import is_id
 
 TICK = 0.25
-"""Seconds between two looks at the directory of changes."""
+"""Seconds between two reads of the directory of changes."""
 SHORT_INTERVAL = 1.0
-"""Seconds between two looks at the queue while the end of a job depends on it."""
+"""Seconds between two queries of the queue while the end of a job depends on it."""
 
 
 class BatchWorker(Backend):
@@ -77,7 +77,7 @@ class BatchWorker(Backend):
         return done
 
     def poll(self) -> None:
-        """Record what status files tell. What the batch system tells comes later."""
+        """Record ends from status files; batch-system states follow."""
         self._jobs.update(ask=False)
         self._wakeup.set()
 

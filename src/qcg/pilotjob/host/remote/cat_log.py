@@ -15,7 +15,7 @@ from qcg.pilotjob.host.remote.standard_streams import receive, refusal, send
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_regular
 
 CHECK_INTERVAL = 0.25
-"""Seconds between two looks at a file that is followed."""
+"""Seconds between two reads of a file that is followed."""
 MOST_ON_CHANNEL = 16 << 20
 """Bytes of a file that a channel answers with; a command of its own sends files of any size."""
 _PART = 1 << 18
@@ -87,7 +87,7 @@ def _open(directory: str, request: Dict[str, Any]) -> int:
 
 
 def _copy(descriptor: int) -> bool:
-    """Write what the file has behind the position of its descriptor. Returns whether there was something."""
+    """Write the file from the position of its descriptor on. Returns whether anything was written."""
     copied = False
     while True:
         part = os.read(descriptor, _PART)
@@ -98,9 +98,8 @@ def _copy(descriptor: int) -> bool:
 
 
 def _follow(descriptor: int, directory: str, until_eof: bool) -> None:
-    """Write what is appended to the file, until the job is over or the reader is gone.
-
-    `until_eof`: the reader keeps our input open, whose end tells that it was killed."""
+    """Write data appended to the file, until the job is over or the reader is gone. `until_eof`: the reader keeps our
+    input open; its end means that the reader was killed."""
     poller = select.poll()
     poller.register(1, 0)  # an error or the end of the reader is always reported
     if until_eof:

@@ -1,4 +1,4 @@
-"""Splits a command line as a POSIX shell does, and refuses everything that a shell would do beyond that.
+"""Splits a command line as a POSIX shell does, and refuses every other construct of a shell.
 
 `shlex` is not used: it passes `;`, `$(...)`, line breaks and patterns through as ordinary characters.
 """

@@ -25,7 +25,7 @@ class Commands:
     def __init__(
         self, layout: Layout, sends_records: bool = False, before_start: Callable[[], None] = lambda: None
     ) -> None:
-        """`sends_records`: the caller sends records and messages by itself, so that replies repeat them only when a
+        """`sends_records`: the caller pushes records and messages, so that replies repeat them only when a
         request asks for a full report. `before_start` is called before jobs are passed to the supervisor."""
         self._layout = layout
         self._before_start = before_start

@@ -4,7 +4,7 @@ sshd starts it in place of every command that a client asks for, and passes that
 gate splits it into words without a shell, admits the sub-commands of the far side and the rsync servers of our
 transfers, both for run directories only, and replaces itself with the program. Everything else is logged and refused.
 
-It narrows what a key can be used for. It is no sandbox: a key that may submit jobs runs programs as this user.
+It restricts the use of a key. It is no sandbox: a key that may submit jobs runs programs as this user.
 """
 
 import os
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 class Policy(NamedTuple):
-    """What is admitted."""
+    """The admitted commands and paths."""
 
     zipapp: str
     """The far side, which is started with the Python of this process."""
@@ -128,7 +128,7 @@ def _far_side(words: List[str], policy: Policy) -> List[str]:
 
 
 def _without_far_command(words: List[str], policy: Policy) -> List[str]:
-    """The sub-command and its arguments. What comes before them only names the far side: it is never executed."""
+    """The sub-command and its arguments. The words before them only name the far side: they are never executed."""
     for command in policy.commands:
         if command and tuple(words[: len(command)]) == command:
             return words[len(command) :]
@@ -218,7 +218,7 @@ def read_policy(arguments: List[str], default: Policy) -> Policy:
 
 
 def _check_directory(policy: Policy) -> None:
-    """The directory must not hold what decides about access: the home directory, and the far side itself."""
+    """The directory must not hold files that control access: the home directory, and the far side itself."""
     base = os.path.realpath(os.path.join(policy.home, policy.directory))
     for path in (policy.home, policy.zipapp):
         if os.path.commonpath([base, os.path.realpath(path)]) == base:

@@ -1,4 +1,4 @@
-"""The run directory on a host: where everything is."""
+"""The layout of the run directory on a host."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ class Layout:
         self.instance = self.service + "/instance"
         self.uuid = self.service + "/uuid"
         self.known_as = self.service + "/known-as"
-        """The name that the manager has for the host which uses this directory."""
+        """The manager's name for the host that uses this directory."""
         self.epoch = self.service + "/epoch"
         self.lock = self.service + "/lock"
         self.installed = self.service + "/installed"

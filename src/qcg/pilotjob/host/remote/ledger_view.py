@@ -1,7 +1,7 @@
 """Reads the ledgers of a run while supervisors write to them: of this host, of other login hosts, of batch jobs.
 
 The ledger is the truth and a channel only a faster way to read it: commands and channels read the same files. A reader
-never writes to a ledger. What the manager has acknowledged is kept beside it, in `NAME.acked`.
+never writes to a ledger. The acknowledged number is in a file of its own, `NAME.acked`.
 """
 
 import os
@@ -27,7 +27,7 @@ Numbered = Tuple[int, RecordBody]
 
 
 class LedgerView:
-    """What a ledger says, read up to its present end by `read`."""
+    """Contents of a ledger up to its last `read`."""
 
     def __init__(self, path: str, keeps_open: bool = False) -> None:
         """`keeps_open`: the file stays open after a read, and is read on when it was removed, as long as the supervisor
@@ -57,7 +57,7 @@ class LedgerView:
         self.acknowledged = 0
 
     def read(self) -> List[Numbered]:
-        """Read what was written since the last call. Returns its new records."""
+        """Read new lines. Returns their records."""
         try:
             descriptor = open_own(self._path, most_bytes=MOST_BYTES)
         except FileNotFoundError:
@@ -192,7 +192,7 @@ class RunView:
         """Acknowledged numbers that are in files, by ledger."""
 
     def read(self) -> Dict[str, List[Numbered]]:
-        """Read what is new in all ledgers. Returns the new records by ledger."""
+        """Read the new lines of all ledgers. Returns the new records by ledger."""
         new = {}
         for name in self._names():
             view = self.ledgers.get(name)
@@ -214,7 +214,7 @@ class RunView:
             return list(self.ledgers)
 
     def read_one(self, name: str) -> List[Numbered]:
-        """Read what is new in one ledger."""
+        """Read the new lines of one ledger."""
         view = self.ledgers.get(name)
         return self.read().get(name, []) if view is None else view.read()
 
@@ -281,7 +281,7 @@ def _read_from(descriptor: int, start: int, end: int) -> bytes:
 
 
 def to_json(records: List[Numbered]) -> List[Any]:
-    """Records as in messages of agents. A start is left out when its end is among them, because that repeats it."""
+    """Records as in messages of agents. A start is left out when its end is among them, because the end repeats it."""
     over = {body.id for _, body in records if isinstance(body, Ended)}
     return [
         ["s" if isinstance(body, Started) else "e", number, list(body)]

@@ -1,9 +1,8 @@
 """Notifies the manager of new records while no channel is open, as the host's tracking says.
 
-A notification only says that there is news: the manager polls then, so that every way of tracking gives the same
-states. It is sent by a process of its own, which neither delays jobs nor fails them. One that does not arrive is made
-up for by the next poll.
-"""
+A notification only says that there are new records: the manager polls then, so that every way of tracking gives the
+same states. It is sent by a process of its own, which neither delays jobs nor fails them. The next poll makes up for a
+lost notification."""
 
 import hashlib
 import hmac
@@ -26,7 +25,7 @@ STALE = 120.0
 PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each try."""
 CHECK_INTERVAL = 0.25
-"""Seconds between two looks at the settings while a try is awaited."""
+"""Seconds between two reads of the settings while a try is awaited."""
 CONNECT_TIMEOUT = 5.0
 COMMAND_TIMEOUT = 30.0
 PATIENCE = 45.0
@@ -34,7 +33,7 @@ PATIENCE = 45.0
 
 
 def notify(layout: Layout, ids: List[str]) -> None:
-    """There are records of these attempts: tell the manager, unless a notification is about to be sent anyway."""
+    """Notify the manager of new records of these attempts, unless a notification is about to be sent."""
     if not ids or read_settings(layout) is None or not _request(layout):
         return
     try:
@@ -77,7 +76,7 @@ def main(run: str) -> int:
 
 
 def read_settings(layout: Layout) -> Optional[Dict[str, Any]]:
-    """How the manager wants to be notified; None: not at all."""
+    """The settings of the manager for notifications; None: it wants none."""
     text = read_text(layout.notify)
     try:
         settings = json.loads(text) if text else None

@@ -1,4 +1,4 @@
-"""The sub-command `remote-serve`: answers any number of requests on one channel, and sends new records by itself.
+"""The sub-command `remote-serve`: answers any number of requests on one channel, and pushes new records.
 
 It has no state that a reconnected channel would miss: records come from the ledgers, and jobs belong to the supervisor.
 It ends with its channel, with the silence of the manager, or when another channel of the run has replaced it.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SILENCE = 30.0
 """Seconds without a request, of which heartbeats are one, after which the manager or the connection is gone."""
 TICK = 1.0
-"""Seconds between two looks at what no supervisor of this host announces."""
+"""Seconds between two checks for changes that no supervisor of this host announces."""
 SEND_INTERVAL = 0.01
 """Seconds between two messages with records."""
 _PART = 1 << 18
@@ -48,7 +48,7 @@ class Channel:
         self._epoch = 0
         self._output = bytearray()
         self._reports = False
-        """Whether the manager has got a full report, after which it gets what is new."""
+        """Whether the manager has got a full report, after which it receives new records only."""
         self._has_new_records = False
         self._sent_at = 0.0
         now = time.monotonic()
@@ -122,7 +122,7 @@ class Channel:
     # New records and messages
 
     def _check(self, now: float) -> bool:
-        """Look at all ledgers, and after the supervisor. False when another channel has replaced this one.
+        """Read all ledgers, and check the supervisor. False when another channel has replaced this one.
 
         Raises CommandError when the run directory was removed and nobody writes to its ledger any more."""
         self._next_tick = now + TICK
@@ -145,7 +145,8 @@ class Channel:
         elif self._supervisor.is_running():
             self._connect()
         elif self._commands.view.is_unsupervised():
-            # It was killed, or the host was booted. Another one ends what is left of the jobs, and records that.
+            # It was killed, or the host was booted. Another one kills the remaining processes of its jobs, and records
+            # the ends.
             try:
                 self._supervisor.ensure()
                 self._notice("The supervisor on %s was gone and was replaced." % self._layout.host)

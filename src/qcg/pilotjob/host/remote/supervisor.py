@@ -46,7 +46,7 @@ NOT_RECORDED = "The supervisor on this host was killed before it recorded the re
 VERDICT_DELAY = 0.25
 """Seconds to wait after the end of a job by a signal: at a shutdown of the host this supervisor gets one, too."""
 TICK = 1.0
-"""Seconds between two looks at what other login hosts have written."""
+"""Seconds between two reads of the files that other login hosts write."""
 NUMBERS_LOST_AT_MOST = 100000
 """More records than a host can make between two syncs of its ledger. A crash of the machine loses no more numbers."""
 STARTS_PER_TURN = 16
@@ -149,12 +149,12 @@ class Supervisor:
         return max(math.ceil((min(at for at in times if at is not None) - now) * 1000), 0)
 
     def _tick(self, now: float) -> None:
-        """Take what others have written into the run directory: acknowledgements, and orders through other hosts."""
+        """Read the files that others write into the run directory: acknowledgements, and orders through other hosts."""
         self._next_tick = now + TICK
         try:
             self._take_from_others()
         except (CommandError, OSError) as error:
-            say("What others have written cannot be read: %s" % error)
+            say("The acknowledgements and orders of other hosts cannot be read: %s" % error)
 
     def _take_from_others(self) -> None:
         acked = read_acked(self._layout, self._layout.host)
@@ -209,7 +209,7 @@ class Supervisor:
         do = request.get("do")
         if do == "watch":
             self._watchers.add(connection.descriptor)
-            connection.wake()  # for records between the last look of the channel at the ledger and this request
+            connection.wake()  # for records between the last read of the ledger by the channel and this request
             return None
         if do == "wake":
             for descriptor in self._watchers:

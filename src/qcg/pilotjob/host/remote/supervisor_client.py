@@ -19,7 +19,7 @@ SOCKET_SUFFIX = ".sock"
 LOG_SUFFIX = ".log"
 READY = b"ready\n"
 RUNNING = b"running\n"
-"""What a supervisor answers that finds another one."""
+"""Reply of a supervisor that finds another one running."""
 START_TIMEOUT = 60.0
 """Seconds for a supervisor to start, and for another one to end: a host may be slow to load Python."""
 CALL_TIMEOUT = 300.0
