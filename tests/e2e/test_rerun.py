@@ -70,7 +70,7 @@ def test_new_descriptions_are_refused_before_the_run_is_resumed(tmp_path: Path):
     assert refused.stderr == "Error: --from: there is no job 'other' that could be run again\n"
     without = run(*resumed, "--from", unknown)
     assert without.returncode == 2
-    assert "say which with --rerun STATES" in without.stderr
+    assert "select them with --rerun STATES" in without.stderr
     absent = run(*resumed, "--rerun", "failed", "--from", tmp_path / "absent.json")
     assert absent.returncode == 2
     assert absent.stderr == f"Error: {tmp_path}/absent.json cannot be read: No such file or directory\n"
@@ -111,7 +111,7 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
         assert manager.rerun("done") == {
             "rerun": 0,
             "jobs": [],
-            "errors": {"done": "job 'done' is SUCCEED; only what has ended without success runs again"},
+            "errors": {"done": "job 'done' is SUCCEED; only jobs that ended without success runs again"},
         }
         assert manager.rerun(states="failed")["rerun"] == 5
         manager.wait4all()

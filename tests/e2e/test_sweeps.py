@@ -134,8 +134,8 @@ def test_rows_are_read_after_a_resume_and_changes_are_announced(tmp_path: Path):
     done = crashing.finish()
     assert (
         f"Job 'sweep': {tmp_path}/params.csv has changed since it was submitted; the run continues with the rows as"
-        " they were submitted. To use the new rows for iterations that fail, give the job to --rerun failed --from FILE."
-        in done.stderr
+        " they were submitted. To use the new rows for iterations that fail, give the job to --rerun failed --from"
+        " FILE." in done.stderr
     )
     states = {name: entry["state"] for name, entry in crashing.entries().items()}
     assert [states[f"sweep:{index}"] for index in range(3)] == ["SUCCEED", "SUCCEED", "SUCCEED"]

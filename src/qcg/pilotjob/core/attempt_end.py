@@ -32,7 +32,7 @@ SIGNALS = {
 }
 """Names of the signals that end processes, by number as on Linux."""
 MAX_LOSSES = 10
-"""Lost attempts after which a job is FAILED even if lost attempts are rerun: it may be what kills its hosts."""
+"""Lost attempts after which a job is FAILED even if lost attempts are rerun: the job itself may crash its hosts."""
 
 
 def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float | None = None) -> None:

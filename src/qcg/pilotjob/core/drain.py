@@ -1,4 +1,4 @@
-"""Drained nodes: attempts that run there continue, and nothing new is placed there."""
+"""Drained nodes: attempts that run there continue, and no new attempt is placed there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects: what the core wants done. The engine passes each to the journal, the executor and the observers."""
+"""Effects: actions that the core requests. The engine passes each to the journal, the executor and the observers."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class Deadline(Struct, frozen=True, gc=False):
 
 
 class Warned(Struct, frozen=True, gc=False):
-    """All attempts got the signal that time is almost over. A job that fails after it is queued again, not FAILED."""
+    """All attempts got the signal that time is almost over. A job that fails after the signal is queued again, not
+    FAILED."""
 
 
 class ShutDown(Struct, frozen=True, gc=False):
@@ -143,7 +144,7 @@ class ShutDown(Struct, frozen=True, gc=False):
 
 
 class DrainNodes(Struct, frozen=True, gc=False):
-    """Place nothing new on these nodes. Attempts that run there continue."""
+    """Place no new attempts on these nodes. Attempts that run there continue."""
 
     nodes: list[str]
     reason: str = ""

@@ -25,7 +25,7 @@ from qcg.pilotjob.core.resources import Node, Release, Spare
 from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources, ResourceRequest
 
 ANY = 1 << 30
-"""Number of things that are not needed."""
+"""Number of resources that are not needed."""
 ENOUGH_ENDED = 10
 """Number of attempts with the same request that must have succeeded before durations are learned from them."""
 MARGIN = 1.5
@@ -46,7 +46,7 @@ class Forecast(NamedTuple):
     learned_until: float = math.inf
     """First end among those awaited that is expected only from the durations of earlier attempts."""
     cost: int = 0
-    """Number of nodes and releases that were looked at."""
+    """Number of nodes and releases that were examined."""
 
 
 UNKNOWN = Forecast(math.inf)
@@ -104,7 +104,7 @@ def _end_of(release: Release) -> float:
 
 
 def _is_known(release: Release, now: float) -> bool:
-    """Whether the end is still to be expected. What has a wall time and has passed it is being ended."""
+    """Whether the end is still to be expected. An attempt that has passed its wall time is being ended."""
     return release.by_limit or release.end > now
 
 
@@ -200,7 +200,7 @@ def _ready_at(
 
 
 class _Future:
-    """What is free of a node when some attempts have ended, as far as a request needs it."""
+    """Free resources of a node after some attempts end, as far as a request needs them."""
 
     __slots__ = ("cores", "counters", "gpus", "gpus_taken", "least", "memory", "own", "request")
 
@@ -239,7 +239,8 @@ class _Future:
         return all(self.counters[name] >= number for name, number in own.on_node)
 
     def spare(self) -> Spare:
-        """What the request leaves. For a part of a GPU a whole one is kept, or all parts if none is free as a whole."""
+        """Resources left after the request. For a part of a GPU a whole one is kept, or all parts if none is free as a
+        whole."""
         request, own = self.request, self.own
         needs_gpus = bool(request.gpus or own.gpu_share)
         return Spare(

@@ -1,10 +1,9 @@
 """Cleanup of attempts on all their nodes: multi-node attempts, and strays that belong to no job.
 
 The node that started an attempt reports its exit code, but that is not enough: a launcher may exit with 0 although one
-of its nodes has died, and processes may be left on the others. So each node is asked to sweep what is left. Until all
-nodes have answered, the attempt holds its resources and its job is not final. If one of the nodes is lost meanwhile,
-the attempt is lost.
-"""
+of its nodes has died, and processes may be left on the others. So each node is asked to kill remaining processes. Until
+all nodes have answered, the attempt holds its resources and its job is not final. If one of the nodes is lost
+meanwhile, the attempt is lost."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ AVOID_SECONDS = 60.0
 """Seconds for which an attempt that is ready waits for another node than the one on which the last one failed, if
 another node could take it. With a shorter `patience`, it waits no longer than that."""
 CLEAN_SECONDS = 60.0
-"""Seconds before a failure since when nothing must have failed on the node where the job then succeeds. Otherwise all
-nodes may have had the same trouble, or jobs fail by chance."""
+"""Length of the failure-free period, in seconds before a failure, that the node where the job then succeeds needs to
+serve as proof. Otherwise all nodes may have had the same trouble, or jobs fail by chance."""
 
 
 # -- failures and successes -------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def node_to_avoid(core: CoreState, past: Past | None, request: ResourceRequest) 
 def can_try_elsewhere(core: CoreState, attempt: Attempt) -> bool:
     """Whether a job that could not be started is tried once on another node, although its policy has no retries for it.
 
-    Nothing of the job has run, and only another node can tell a defect of the job from one of the node.
-    """
+    Nothing of the job has run, and only an attempt on another node can distinguish a defect of the job from a defect of
+    the node."""
     past = core.past_of(attempt.job, attempt.position)
     if past is not None and past.unstartable:
         if attempt.job.iterations is not None:

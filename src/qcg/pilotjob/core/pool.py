@@ -112,7 +112,7 @@ class Pool:
 
     @contextmanager
     def without(self, name: str) -> Iterator[None]:
-        """Allocate nothing on the node with this name meanwhile."""
+        """Context manager: allocate nothing on the node with this name."""
         node, group = self._found.get(name, (None, None))
         if node is None or group is None or not node.available:
             yield

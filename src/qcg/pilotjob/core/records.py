@@ -140,7 +140,7 @@ class Attempt:
         self.lane: Lane | None = None
         """Lane shared with attempts before or behind this one, if any."""
         self.usage: Usage | None = None
-        """What it used, once it has ended."""
+        """Its resource usage, once it has ended."""
 
 
 class Lane:
@@ -198,7 +198,7 @@ class Past:
 
 
 class Failure(NamedTuple):
-    """The failure of a job on a node, which may be the fault of either."""
+    """The failure of a job on a node; the cause may be the job or the node."""
 
     cause: str
     at: float
@@ -231,7 +231,7 @@ class DrainedNode(Struct, frozen=True):
 
 
 class NodeHealth:
-    """What is known about nodes that fail for reasons of their own, and which nodes are drained."""
+    """Failure counts of nodes that fail for reasons of their own, and the drained nodes."""
 
     __slots__ = (
         "avoidances",

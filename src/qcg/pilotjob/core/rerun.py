@@ -159,7 +159,7 @@ class _Selection:
                 "" if not self._event.states else f", not {' or '.join(state.name for state in self._event.states)}"
             )
             state = self._core.state_of(job, position)
-            self._errors[name] = f"job {name!r} is {state.name}{wanted}; only what has ended without success runs again"
+            self._errors[name] = f"job {name!r} is {state.name}{wanted}; only jobs that ended without success run again"
             return
         one.wanted.update(chosen)
         self._named[name] = job, position
@@ -222,7 +222,7 @@ class _Selection:
         self._errors[name] = f"job {name!r} cannot run again: {reasons[0]}"
 
     def _problems_of(self, one: _RerunJob) -> list[str]:
-        """What is wrong with a new description. It keeps the iterations, and its host exists."""
+        """Problems of a new description. It keeps the iterations, and its host exists."""
         job, description = one.job, one.candidate.description
         before = None if job.iterations is None else job.iterations.indices
         after = None if description.iteration is None else description.iteration.indices()

@@ -2,7 +2,7 @@
 
 In each group of nodes the first job that does not fit gets a reservation: the earliest time at which it can start, and
 nodes that have enough for it then. A later job may start if it ends by that time, or if it leaves alone what the
-reservation needs. Without a known time there is no reservation, and the rule of `patience` is all there is: the job
+reservation needs. Without a known time there is no reservation, and only the rule of `patience` applies: the job
 can be overtaken by any job, until it has waited too long. The same holds if the job could not end before the manager
 does.
 
@@ -29,7 +29,7 @@ STEPS_PER_END = 8
 
 
 class Reservation:
-    """The earliest time at which the first job that does not fit can start, and what is kept free for it."""
+    """The earliest time at which the first job that does not fit can start, and the resources kept free for it."""
 
     __slots__ = (
         "_hidden",
@@ -99,7 +99,7 @@ class Reservation:
 
 
 class Backfill:
-    """The jobs that do not fit in one scheduling pass, and what later jobs may take."""
+    """The jobs that do not fit in one scheduling pass, and the resources that later jobs may take."""
 
     def __init__(self, core: CoreState, left: float, *, keep: bool = True) -> None:
         """`left`: seconds that a job started now may take. `keep`: whether reservations are kept for the next pass."""
@@ -186,7 +186,7 @@ class Backfill:
         return None
 
     def issued(self, grant: Grant) -> None:
-        """Note that a job was started. One that came before the reserved job may have taken what was kept for it."""
+        """Note that a job was started. A job ahead of the reserved job may have taken its resources."""
         group = self._core.pool.group_of(grant.parts[0].node)
         if self._reserved.get(group) is None:
             self._core.reservations.pop(group, None)
@@ -233,7 +233,7 @@ class Backfill:
 
     def _duration(self, entry: QueueEntry, reserved: Reservation) -> float:
         """Seconds that a job takes at most. Once the reserved job has waited too long, only wall times count, because
-        what was learned may be wrong again and again."""
+        learned durations may be wrong again and again."""
         if entry.wall_time:
             return entry.wall_time
         if reserved.line.served <= self._core.now - self._core.patience:

@@ -1,4 +1,4 @@
-"""Nodes with cores, GPUs and memory, and what is free of them."""
+"""Nodes with cores, GPUs and memory, and their free resources."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Spare:
 
 
 class Node:
-    """A node of a group, and what is free of it."""
+    """A node of a group, and its free resources."""
 
     __slots__ = (
         "available",
@@ -120,7 +120,7 @@ class Node:
         """Thousandths that are taken of each of the other GPUs."""
         self.memory = spec.memory
         self.counters = dict(spec.counters)
-        """What is free of the named counters; below 0 while attempts of an earlier manager hold more than exists."""
+        """Free amounts of the named counters; below 0 while attempts of an earlier manager hold more than exists."""
         self.contested: dict[int | str, int] = {}
         """Cores claimed by more than one attempt, with the number of additional claims; GPUs of which more than the
         whole is claimed, with the excess in thousandths."""
@@ -158,7 +158,7 @@ class Node:
         return all(number <= self.counters.get(name, 0) for name, number in own.on_node)
 
     def take_further(self, cores: tuple[int, ...], request: ResourceRequest) -> NodePart:
-        """Take what a request needs besides these cores, which are taken."""
+        """Take the resources of a request besides these cores, which are taken."""
         own = request.own
         gpus = tuple(self.gpus[: request.gpus])
         if own is not None and own.gpu_share:
@@ -179,7 +179,8 @@ class Node:
         return max([WHOLE_GPU - taken for taken in self.gpus_taken.values() if taken < WHOLE_GPU], default=0)
 
     def _gpu_for(self, share: int) -> str | None:
-        """The GPU that gives a part: of those in use by others the fullest with room, otherwise a free one."""
+        """The GPU that gives a part: the fullest GPU that is in use by other jobs and has enough left, otherwise a free
+        one."""
         best, most = None, 0
         for gpu in self.spec.gpus if self.gpus_taken else ():
             taken = self.gpus_taken.get(gpu, 0)
@@ -207,7 +208,8 @@ class Node:
             self.counters[name] = self.counters.get(name, 0) + sign * number
 
     def hide(self, spare: Spare) -> Hidden | None:
-        """Hide what is free and not spare: cores and GPUs with the highest numbers. None if everything is spare."""
+        """Hide free resources that are not spare: cores and GPUs with the highest numbers. None if everything is
+        spare."""
         cores = max(self.nfree - max(spare.cores, 0), 0)
         gpus = max(len(self.gpus) - max(spare.gpus, 0), 0)
         memory = max(self.memory - max(spare.memory, 0), 0)

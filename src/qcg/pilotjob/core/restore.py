@@ -284,7 +284,7 @@ class _Restoration:
         return attempt
 
     def _handle_ledger_records(self) -> None:
-        """Handle ends first: an attempt that has started on a node that is gone is lost, unless it has ended."""
+        """Handle ends first: an attempt on a node that is gone is lost, unless it has ended."""
         core, records = self._core, self._ledgers.records
         multinode = {attempt.id for attempt in core.attempts.values() if len(attempt.grant.parts) > 1}
         multinode.update(record.id for record in records if isinstance(record, Started) and len(record.grant) > 1)

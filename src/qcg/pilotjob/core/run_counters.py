@@ -8,7 +8,7 @@ from qcg.pilotjob.description.model import OwnResources
 
 
 class RunCounters:
-    """The counters of a run, and what is free of them."""
+    """The counters of a run, and their free amounts."""
 
     __slots__ = ("free", "totals")
 

@@ -144,7 +144,7 @@ def _allocate_elsewhere(core: CoreState, line: QueueLine, blocked: set[NodeGroup
 
 
 def _end_backfill(core: CoreState, backfill: Backfill) -> None:
-    """Show again what reservations have hidden, and run a pass when an expected end that was learned has passed."""
+    """Release resources hidden by reservations, and run a pass when an expected end that was learned has passed."""
     at = backfill.close()
     if at < math.inf:
         core.effects.append(WakeAt(min(at, core.pauses[0][0]) if core.pauses else at))

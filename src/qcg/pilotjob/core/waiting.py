@@ -1,8 +1,7 @@
 """Numbers of waiting jobs and iterations by what they wait for, from the counters of queue lines.
 
 The cost depends on the number of distinct requests, not of jobs: nothing is looked up for a job without iterations, and
-at most `MOST_COUNTED` jobs with iterations are looked at in a line.
-"""
+at most `MOST_COUNTED` jobs with iterations are examined in a line."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class WaitingCounts(NamedTuple):
     """Numbers of QUEUED iterations, and of QUEUED jobs without iterations."""
 
     in_lines: list[tuple[QueueLine, int]]
-    """The queue lines with what is ready to start in each, the largest number first."""
+    """The queue lines with the number of ready entries in each, the largest number first."""
     held: int
     paused: int
     """They pause before a retry."""
@@ -82,7 +81,7 @@ def _number_in(found: tuple[QueueLine, int]) -> int:
 
 
 def _ready_in(line: QueueLine) -> int:
-    """The number of jobs and iterations in a line that can be started when there is room."""
+    """The number of jobs and iterations in a line that can be started when resources are free."""
     if line.gone and len(line.entries) <= MOST_CHECKED:
         line.remove_final()
     iterated = len(line.iterated)

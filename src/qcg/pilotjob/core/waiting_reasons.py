@@ -30,7 +30,7 @@ def waiting_groups(
     stalled: bool = False,
     show_time: Callable[[float], str] = str,
 ) -> list[WaitingGroup]:
-    """The largest groups of what waits, the largest first."""
+    """The largest groups of waiting jobs and iterations, the largest first."""
     # Without the number of jobs ahead, which differs between the jobs of a line.
     explainer = WaitExplainer(core, now, stalled=stalled, show_time=show_time, count_ahead=lambda place: 0)
 
@@ -60,7 +60,7 @@ def waiting_groups(
 
 
 def _waits_for_others(number: int, example: str | None) -> str:
-    """Why jobs with dependencies wait. They wait for different jobs, so the reason of one of them is no more than an
+    """Why jobs with dependencies wait. The jobs of the group wait for different jobs; the reason of the first is an
     example."""
     if example is None:
         return "it waits for other jobs"

@@ -100,8 +100,8 @@ class WaitExplainer:
         self._dependents: dict[Job, frozenset[Job]] = {}
 
     def why_waiting(self, job: Job, position: int, description: JobDescription, *, of_line: bool = False) -> Reason:
-        """Explain a QUEUED job without iterations (position -1) or a QUEUED iteration. `of_line`: leave out what is
-        true of this job only, and not of all jobs in its queue line."""
+        """Explain a QUEUED job without iterations (position -1) or a QUEUED iteration. `of_line`: only facts that hold
+        for all jobs in its queue line."""
         missing = list(self._missing(job, position, description))
         if missing:
             return _waits_for(missing)
@@ -184,7 +184,7 @@ class WaitExplainer:
     def _missing(
         self, job: Job, position: int, description: JobDescription
     ) -> Iterator[tuple[DependencyKind, str, State]]:
-        """The dependencies that are not met yet. That on a job that was removed since had been met."""
+        """The dependencies that are not met yet. A dependency on a removed job had been met."""
         if job.unmet is None:
             return
         indices = job.iterations.indices if job.iterations is not None else None
@@ -292,7 +292,7 @@ class WaitExplainer:
         return [reserved for reserved in found if reserved is not None]
 
     def _expected(self, reserved: Reservation) -> dict[str, Any]:
-        """When a job with a reservation is expected to start, and what it waits for."""
+        """The expected start of a job with a reservation, and the job and node that it waits for."""
         at = self._show_time(max(reserved.at, self._now))
         last, node = reserved.forecast.last, reserved.forecast.node
         name = name_of(last.job, last.position) if last is not None else ""
@@ -462,7 +462,7 @@ def _wanted(request: ResourceRequest) -> str:
 
 
 def _shortage(request: ResourceRequest, free: list[NodeSpec], nodes: list[NodeSpec]) -> str:
-    """How much of what a request needs is free in one group with these nodes."""
+    """How much of the requested resources is free in one group with these nodes."""
     if any(node.slots for node in nodes):
         return "all job slots are taken"
     extras = describe_extras(request)

@@ -1,8 +1,7 @@
-"""The work that is left, by resource request: what waits and runs, how long attempts take, how many fit at once.
+"""Remaining work by resource request: waiting and running attempts, their durations, how many fit at once.
 
-The cost depends on the number of distinct requests and of different nodes: of what runs, at most `MOST_SEEN` attempts
-are looked at.
-"""
+The cost depends on the number of distinct requests and of different nodes: at most `MOST_SEEN` running attempts are
+examined."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from qcg.pilotjob.core.resources import Node
 from qcg.pilotjob.description.model import WHOLE_GPU, ResourceRequest
 
 MOST_SEEN = 2000
-"""Running attempts that are looked at. If there are more, the others count as their average."""
+"""Running attempts that are examined. If there are more, the others count as their average."""
 MOST_WITHOUT_WORK = 50
 """Requests that nothing waits for whose durations are known: jobs of unknown duration count as their average."""
 Shape = tuple[int, int, int]
@@ -61,7 +60,7 @@ class _Running:
 
 
 def workload(core: CoreState, in_lines: list[tuple[QueueLine, int]], now: float) -> list[Load]:
-    """The work that waits in queue lines, and what runs. Other requests with known durations follow without work."""
+    """Waiting work in queue lines, and running attempts. Other requests with known durations follow without work."""
     shapes = {
         group.name: Counter([_shape(node) for node in group.nodes if node.available]) for group in core.pool.groups
     }

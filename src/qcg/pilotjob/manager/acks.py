@@ -1,4 +1,4 @@
-"""Which records of hosts are safe in the journal, so that the hosts may forget them."""
+"""Records of hosts that are safe in the journal, so that the hosts may drop them."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class CommitLoop:
     def commit(self) -> None:
         """Hand everything to the operating system: it survives this process from now on."""
         if self.broken:
-            raise JournalError("Nothing is written any more, because of the unexpected error that service.log tells.")
+            raise JournalError("Nothing is written any more, because of an unexpected error; see service.log.")
         self._journal.set_metadata(REPORT_SIZE, self._report.flush())
         for host, number in self._acks.settled(self._state.cleanups).items():
             self._uncommitted[host] = number
@@ -126,7 +126,7 @@ class CommitLoop:
         self._acknowledge(committed)
 
     async def store(self) -> None:
-        """Wait until everything that has happened so far is on the disk, however long that fails."""
+        """Wait until all changes so far are on the disk, however long that fails."""
         reported = ""
         while True:
             self.try_to_commit()
@@ -141,8 +141,8 @@ class CommitLoop:
             await asyncio.sleep(RETRY_DELAY)
 
     async def close(self) -> None:
-        """Write everything for the last time, if it can be written. What cannot be written, hosts keep for the next
-        manager."""
+        """Write everything for the last time, if it can be written. Hosts keep records that cannot be written for the
+        next manager."""
         for timer in (self._commit_timer, self._sync_timer):
             if timer is not None:
                 timer.cancel()

@@ -50,7 +50,7 @@ DRIFT = 1.0
 
 
 class ManagerDeadline:
-    """Requests the shutdown of its manager when the time is over, or when no job that is left can be started."""
+    """Requests the shutdown of its manager when the time is over, or when none of the remaining jobs can be started."""
 
     def __init__(self, manager: Manager, options: Options, allocation: Allocation | None, clock: Clock) -> None:
         self._engine = manager.engine
@@ -95,7 +95,7 @@ class ManagerDeadline:
 
     @property
     def is_end_of_allocation(self) -> bool:
-        """The batch system ends what the manager has no time to end."""
+        """The batch system ends jobs that the manager has no time to end."""
         return self._quickly or (self._allocation_end is not None and self._end == self._allocation_end)
 
     def _steady(self, time_of_day: float | None) -> float | None:

@@ -69,7 +69,7 @@ class Engine(ExecutorObserver):
         shutdown: ShutdownRequest,
         remote_sites: Mapping[str, Site] = MappingProxyType({}),
     ) -> None:
-        """`site`: what launches on the nodes of the run have in common. `remote_sites`: the same for each remote host,
+        """`site`: common values of launches on the nodes of the run. `remote_sites`: the same for each remote host,
         by the name of its node."""
         self.core = core
         self.journal = journal
@@ -146,7 +146,7 @@ class Engine(ExecutorObserver):
             show(text)
 
     def warn(self, text: str) -> None:
-        """Log a sentence about what is probably a mistake of the user, and show it to a user who watches the run."""
+        """Log a warning about a probable mistake of the user, and show it to a user who watches the run."""
         log.warning("%s", text)
         for show in self.observers.warning:
             show(text)
@@ -193,7 +193,7 @@ class Engine(ExecutorObserver):
         self.activity.close()
         await self.commits.close()
 
-    # -- what the executor reports ------------------------------------------------------------------------------------
+    # -- reports of the executor ------------------------------------------------------------------------------------
 
     def scheduling_may_begin(self, notices: Sequence[str]) -> None:
         for notice in notices:
@@ -347,7 +347,7 @@ class Engine(ExecutorObserver):
         self.executor.launch(node, launch)
 
     def _with_growth(self, description: JobDescription, attempt: Attempt) -> JobDescription:
-        """The description, with what an attempt after a retry gets more than the first one."""
+        """The description, with the resources that have grown for an attempt after a retry."""
         past = self.state.past_of(attempt.job, attempt.position)
         return description if past is None or not past.steps else grown_description(description, attempt)
 
@@ -425,7 +425,7 @@ class Engine(ExecutorObserver):
         self.descriptions.forget(effect.job)
 
     def _wake_at(self, effect: effects.WakeAt) -> None:
-        """Run a scheduling pass at this time. An earlier one asks for the next by itself."""
+        """Run a scheduling pass at this time. An earlier pass requests the next one."""
         at = self._loop.time() + max(effect.at - time.time(), 0.0)
         if self._wake_timer is not None:
             if self._wake_timer.when() <= at:

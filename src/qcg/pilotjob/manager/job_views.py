@@ -261,7 +261,7 @@ class JobViews:
 
 
 def message_of(job: Job, stored: str = "") -> str:
-    """The message of a job as a whole; `stored` is the one in the registry. It takes no look at single iterations.
+    """The message of a job as a whole; `stored` is the one in the registry. It reads no single iterations.
 
     A job that failed because of some iterations has no message of its own: the stored one may be why other iterations
     were not started.

@@ -66,7 +66,7 @@ class LiveSummary:
         self._expected_until = 0.0
         """Monotonic time until which the last expected end is used."""
         self._explained_until = 0.0
-        """Monotonic time until which the last explanation of what waits is used."""
+        """Monotonic time until which the last groups of waiting jobs are used."""
         self._examples: dict[tuple[int, int], tuple[str, tuple[str, ...] | None]] = {}
         """Names and last lines of the examples of failures; None for lines that could not be read yet."""
 
@@ -135,10 +135,10 @@ class LiveSummary:
             bool(spec.group),
         )
 
-    # -- what waits ---------------------------------------------------------------------------------------------------
+    # -- waiting jobs -------------------------------------------------------------------------------------------------
 
     def _explain(self, now: float) -> None:
-        """Bring the explanation of what waits up to date, unless that was done just now."""
+        """Update the groups of waiting jobs, unless that was done just now."""
         began = time.monotonic()
         if began < self._explained_until:
             return
@@ -222,7 +222,7 @@ class LiveSummary:
         return self._engine.activity.outdated and time.monotonic() >= self._past_after
 
     async def _read_past(self) -> None:
-        """Read what only the registry knows: the history of earlier managers, and failures after some were removed."""
+        """Read from the registry: the history of earlier managers, and failures after some were removed."""
         activity = self._engine.activity
         if not self._is_past_due():
             return

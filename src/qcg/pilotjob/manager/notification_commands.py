@@ -29,7 +29,7 @@ MOST_WAITING = 8
 MOST_OUTPUT = 4000
 """Bytes of a command's output that are logged."""
 MOST_LOOKS = 10
-"""Looks for processes that a command starts while it is stopped."""
+"""Number of searches for processes that a command starts while it is being stopped."""
 
 
 class Message(Struct, frozen=True):
@@ -96,7 +96,8 @@ class NotificationCommands:
                 _kill_tree(self._process.pid)
 
     async def _delivered(self, hurry: asyncio.Event, patience: float) -> bool:
-        """Wait for what was sent, until a time is over or `hurry` is set; whether all of it has been delivered."""
+        """Wait for the queued notifications, until a time is over or `hurry` is set; whether all have been
+        delivered."""
         events = [asyncio.ensure_future(event.wait()) for event in (self._idle, hurry)]
         await asyncio.wait(events, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         for event in events:

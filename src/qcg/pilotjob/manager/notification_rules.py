@@ -25,7 +25,7 @@ FIRST_FAILURE: Literal["first-failure"] = "first-failure"
 
 
 class NotifyOn(Struct, frozen=True):
-    """What a user wants to be notified of."""
+    """The events that a user wants to be notified of."""
 
     end: bool = False
     first_failure: bool = False
@@ -36,7 +36,7 @@ class NotifyOn(Struct, frozen=True):
 
 
 class Notification(Struct, frozen=True):
-    """What has happened."""
+    """The kind of event."""
 
     event: Literal["end", "first-failure", "failures", "stall"]
     sentence: str

@@ -8,7 +8,7 @@ from qcg.pilotjob.core.effects import Transition
 
 
 class RunObserver:
-    """Receives what happens in a run. A subclass overrides the methods that it needs; the others are never called."""
+    """Receives the events of a run. A subclass overrides the methods that it needs; the others are never called."""
 
     def changed(self, transition: Transition) -> None:
         """A job or an iteration has entered a state."""
@@ -26,7 +26,7 @@ class RunObserver:
         """A sentence for a user who watches the run."""
 
     def warning(self, text: str) -> None:
-        """A sentence about what is probably a mistake of the user."""
+        """A warning about a probable mistake of the user."""
 
 
 class Observers:

@@ -1,4 +1,4 @@
-"""Preparation of a run, new or resumed: everything that can be refused before its manager starts."""
+"""Preparation of a run, new or resumed: all checks that can refuse it before its manager starts."""
 
 from __future__ import annotations
 

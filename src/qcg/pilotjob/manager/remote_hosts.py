@@ -29,7 +29,7 @@ RemoteHosts = Mapping[str, HostConfig]
 
 
 def find_remote_hosts(options: Options, nodes: Iterable[NodeSpec]) -> RemoteHosts:
-    """The configured hosts. `nodes`: those of the run itself, whose names no host can have."""
+    """The configured hosts. `nodes`: the nodes of the run itself, whose names no host can have."""
     hosts = load_hosts(options.hosts, os.environ)
     for node in nodes:
         if node.name in hosts:
@@ -127,7 +127,7 @@ def _remote_host(config: HostConfig, run: RunIdentity, clients: ClientsContact |
 
 
 def service_files(run: RunIdentity, clients: ClientsContact | None) -> dict[str, bytes]:
-    """The files of `.service` on a host: who the manager is and where, and the keys to talk to it."""
+    """The files of `.service` on a host: the identity and address of the manager, and its keys."""
     lines = {"RUN": run.id, "INSTANCE": run.instance, "HOST": host_name(), "PID": str(os.getpid()), "DIRECTORY": run.wd}
     keys = {}
     if clients is not None:

@@ -1,4 +1,4 @@
-"""Runs jobs again: gathers from the registry what the core has forgotten about jobs that have ended."""
+"""Runs jobs again: gathers from the registry the data about ended jobs that the core no longer holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rerun_event(
     for one with other rows for iterations that have succeeded.
 
     `names`: jobs and iterations; empty for all. `states`: empty for all states without success. `replacements`: new
-    descriptions by name; those of jobs that have not ended without success are ignored, unless `names` has them.
+    descriptions by name; descriptions of other jobs are ignored, unless `names` has them.
     """
     names, states = list(names), list(states)
     jobs = engine.state.jobs
@@ -52,7 +52,7 @@ def rerun_event(
     if missing:
         raise SubmissionRejected(
             [
-                f"job {name!r} is {jobs[name].state.name}; only what has ended without success runs again"
+                f"job {name!r} is {jobs[name].state.name}; only jobs that ended without success run again"
                 for name in missing
             ]
         )
@@ -67,7 +67,7 @@ def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]
         return describe_rerun(data["rerun"])
     names = " or ".join(state.name for state in states)
     if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
-        return f"Nothing runs again: what is {names} waits for jobs that have not succeeded; --rerun all includes them"
+        return f"Nothing runs again: the {names} jobs wait for unsuccessful ones; --rerun all includes them"
     return f"Nothing runs again: no job or iteration is {names}"
 
 

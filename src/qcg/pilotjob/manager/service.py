@@ -199,7 +199,7 @@ class Service:
 
     async def _wait_for_end(self, manager: Manager, prepared: PreparedRun) -> None:
         """Wait for a shutdown request, or for the last job where the manager is to end then. A manager that has read no
-        requests and serves no clients is there for the jobs that are left."""
+        requests and serves no clients runs for the remaining jobs."""
         serves = prepared.options.net
         if prepared.requests.is_empty and not serves:
             manager.end_when_done.set()

@@ -130,7 +130,7 @@ def why_not_written(engine: Engine) -> str:
         engine.commits.commit()
     except (JournalError, ReportError) as error:
         return str(error)
-    return "What is written has not reached the disk yet; should that fail, service.log says why."
+    return "The last records have not reached the disk yet; service.log reports a failure."
 
 
 def _describe_effects(disposition: Disposition) -> str:
