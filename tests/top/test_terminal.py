@@ -304,7 +304,7 @@ def test_a_missing_terminal_is_reported_in_one_sentence(tmp_path: Path):
     assert (done.returncode, done.stdout) == (CANNOT_START, "")
     assert done.stderr == (
         "Error: qcg-pm top needs a terminal for its keys and its screen; "
-        "qcg-pm status and qcg-pm jobs print what a run does\n"
+        "qcg-pm status and qcg-pm jobs print the state of a run\n"
     )
 
 

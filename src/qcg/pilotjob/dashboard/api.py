@@ -78,7 +78,7 @@ class Api:
             "api/allocations": self._allocations,
             "metrics": self._metrics,
         }
-        """What GET answers, by address."""
+        """Answers to GET, by address."""
 
     def close(self) -> None:
         self._analyser.close()

@@ -1,4 +1,4 @@
-"""The open connections of the dashboard: at most so many, and strangers give way to others."""
+"""The open connections of the dashboard, limited in number: unauthenticated ones are closed first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ class Connections:
     """Connections with their threads. All methods may be called from any thread.
 
     Everybody on the machine can connect to a port. When there are too many connections, a new one replaces the oldest
-    of those that have shown neither the token nor the cookie, so that strangers cannot take all places.
-    """
+    one without token or cookie, so that unauthenticated clients cannot use up the limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,7 +25,7 @@ class Connections:
             return len(self._threads)
 
     def enter(self, connection: socket.socket) -> bool:
-        """Add a new connection; False when there is no place for it."""
+        """Add a new connection; False when the limit is reached."""
         with self._lock:
             if len(self._threads) >= self._most and not self._close_unauthenticated():
                 return False

@@ -53,7 +53,7 @@ _TO_PAGE = b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" con
 
 
 class Parts(Protocol):
-    """What a connection needs of its server."""
+    """The interface of the server for its connections."""
 
     access: Access
     api: Api

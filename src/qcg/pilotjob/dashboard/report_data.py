@@ -1,4 +1,4 @@
-"""What a page in one file has of a run: all of a small run, of a large one the failed jobs and what fits."""
+"""The data of a page in one file: all of a small run; of a large one the failed jobs and as many others as fit."""
 
 from __future__ import annotations
 

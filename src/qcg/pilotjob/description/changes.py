@@ -1,4 +1,4 @@
-"""Changes of what a waiting job asks for."""
+"""Changes of the requests of a waiting job."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.description.iteration import Iteration as Iteration
 
 ModelName = Literal["default", "threads", "openmpi", "intelmpi", "srunmpi"]
 DependencyKind = Literal["after", "afterany", "afternotok", "afterstart"]
-"""What has to happen to a prerequisite: it succeeds, ends, ends without success, or begins to run."""
+"""The required outcome of a prerequisite: it succeeds, ends, ends without success, or begins to run."""
 SharingName = Literal["maximum-iters", "split-into"]
 ANY_HOST = "*"
 """The name that stands for any remote host."""

@@ -126,7 +126,7 @@ class ReleaseJob(_AboutJobs, tag_field="request", tag="releaseJob", forbid_unkno
 
 
 class SetJob(_AboutJobs, tag_field="request", tag="setJob", forbid_unknown_fields=True):
-    """Changes what waiting jobs ask for; keys that are not given stay as they are."""
+    """Changes the requests of waiting jobs; keys that are not given keep their values."""
 
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
@@ -152,7 +152,7 @@ class RerunJob(Struct, tag_field="request", tag="rerunJob", forbid_unknown_field
     ] = field(default=None, name="jobNames")
     states: Annotated[
         list[EndState] | EndState | None,
-        Meta(description="Only what is in these states: FAILED, CANCELED, OMITTED; all of them by default."),
+        Meta(description="Only jobs and iterations in these states: FAILED, CANCELED, OMITTED; all by default."),
     ] = None
     jobs: Annotated[
         list[Raw] | None,
@@ -243,7 +243,7 @@ class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=Tr
 
 
 class Summary(Struct, tag_field="request", tag="summary", forbid_unknown_fields=True):
-    """Returns what displays show: counts, resources, rates, expected end, reasons and history."""
+    """Returns the data for displays: counts, resources, rates, expected end, reasons and history."""
 
 
 Request = Union[

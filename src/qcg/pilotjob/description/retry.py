@@ -1,4 +1,4 @@
-"""The key `retry` of a job: its input form, its normalized policy, and what the next attempt asks for."""
+"""The key `retry` of a job: its input form, its normalized policy, and the request of the next attempt."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def parse_policy(text: str) -> RetryPolicy | None:
 def check_growth(
     policy: RetryPolicy | None, request: ResourceRequest, wall_time: float | None, shared: bool, path: str
 ) -> list[Problem]:
-    """Problems of a policy that lets grow what the job does not ask for."""
+    """Problems of a policy that grows resources the job does not request."""
     growth = policy.grow if policy is not None else None
     problems = []
     if growth is not None:

@@ -1,8 +1,7 @@
 """Causes of earlier attempts, found in their messages where the registry has no exact cause.
 
 When a job is run again by hand, the registry knows the state, the exit code and the message of its last attempt. The
-message says what ended it.
-"""
+message has the cause."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class MetadataKey(Generic[T]):
         self.encode = encode
         """Converts a value to store it."""
         self.valid = valid
-        """SQL condition on the column `value`: false for what no manager has written."""
+        """SQL condition on the column `value`: false for values that no manager has written."""
 
     def read(self, connection: sqlite3.Connection) -> T:
         """Return the value in the registry of this connection."""

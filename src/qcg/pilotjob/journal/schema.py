@@ -38,7 +38,7 @@ FINAL = int(State.SUCCEED)
 # Earlier attempts of jobs that were queued again are in `past_attempts`, with the number of the attempt. `counted`: it
 # counts against the retries of its cause. `next_at`: the next attempt pauses until then.
 #
-# The last columns of attempts say what they used; registries of earlier formats lack them.
+# The last columns of attempts have their resource usage; registries of earlier formats lack them.
 #
 # Jobs and iterations that are held are in `holds`. An iteration with time 0 was released, while the rest of its job is
 # held.
@@ -47,7 +47,7 @@ FINAL = int(State.SUCCEED)
 # through its adapters, which takes longer than the rest of a row.
 ENDS = "CREATE TABLE IF NOT EXISTS ends (last INTEGER PRIMARY KEY, batch BLOB);"
 USAGE = ("user", "system", "memory", "minor_faults", "major_faults", "read", "written")
-"""Columns of attempts with what they used, as in `host.usage.Usage`. All are 0 where nobody has counted it."""
+"""Resource-usage columns of attempts, as in `host.usage.Usage`; 0 where not measured."""
 _USAGE_COLUMNS = [f"{name} INTEGER DEFAULT 0" for name in USAGE]
 _USAGE = ", ".join(["", *_USAGE_COLUMNS])  # as SQLite writes the columns that are added to an existing table
 PAST_ATTEMPTS = f"""

@@ -1,4 +1,4 @@
-"""The environment variables that tell a job about its resources."""
+"""The environment variables that describe its resources to a job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The files in which the captured output of jobs is saved: `out/NAME.out` and `out/NAME.err` in the run directory.
 
 NAME is the name of the job, with `.INDEX` for an iteration and `~2`, `~3` for further attempts. Names of jobs are free
-text: whatever could not be part of a file name, or be mistaken for something else, becomes `%XX` as in a URL, so that
+text: characters that file names do not allow, or that could be mistaken, become `%XX` as in a URL, so that
 two jobs never share a file.
 """
 

@@ -1,4 +1,4 @@
-"""When a run is expected to end, from what waits and from how long attempts took.
+"""The expected end of a run, from waiting jobs and the durations of attempts.
 
 The jobs with one request take the average of recent attempts with that request. All requests share the cores: the time
 for one of them is the sum of its durations, divided by the number of attempts that fit at once. All together take the
@@ -24,7 +24,7 @@ LEAST_DEVIATION = 0.05
 
 
 class Left(NamedTuple):
-    """What is left of a run besides the loads, and what slows it down."""
+    """Remaining work besides the loads, and limits on its speed."""
 
     dependent: int = 0
     """Jobs and iterations that wait for others."""

@@ -15,7 +15,7 @@ _EXIT = re.compile(r"exit code \d+")
 _SIGNAL = re.compile(r"ended by signal \d+")
 _ATTEMPT = re.compile(r" \(attempt \d+\)$")
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|/[^\s,;:]+|\d+")
-"""What differs between messages of the same reason: quoted names, paths and numbers."""
+"""Parts that differ between messages of the same reason: quoted names, paths and numbers."""
 _WORDS = (
     (re.compile(r"wall time|time limit"), "timeout"),
     (re.compile(r"memory"), "memory"),
@@ -57,7 +57,7 @@ class FailureGroups:
 
 
 def key_of(message: str) -> str:
-    """What messages of the same reason have in common."""
+    """The common part of messages of the same reason."""
     message = _ATTEMPT.sub("", message[:LONGEST])
     if _EXIT.match(message) or _SIGNAL.match(message):
         return message

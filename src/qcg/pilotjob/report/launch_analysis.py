@@ -43,7 +43,7 @@ class SlowLaunch(Struct, frozen=True):
 
 
 class CoreUse(Struct, frozen=True):
-    """What a core did between the begin of its first attempt and the end of its last one."""
+    """The use of a core between the begin of its first attempt and the end of its last one."""
 
     node: str
     core: int
@@ -55,7 +55,7 @@ class CoreUse(Struct, frozen=True):
 
 
 class NodeUse(Struct, frozen=True):
-    """What the cores of a node did."""
+    """The use of the cores of a node."""
 
     node: str
     cores: int
@@ -130,7 +130,7 @@ def analysis_of(columns: AttemptColumns, waits: Iterable[float], most: int = 10)
 
 
 def _gap_seconds(lane: Lane | None) -> Iterator[float]:
-    """Times between the end of what ran before and each start; none where attempts overlap."""
+    """Times between the end of the attempt before and each start; none where attempts overlap."""
     if lane is not None and lane.starts:
         free = lane.ends[0]
         for start, end in zip(lane.starts[1:], lane.ends[1:], strict=True):

@@ -62,7 +62,7 @@ class Picture(NamedTuple):
     width: float
     height: float
     title: str
-    """What it shows, for people who do not see it."""
+    """Its content in words, for people who do not see it."""
     shapes: tuple[Shape, ...]
 
 

@@ -66,7 +66,7 @@ def short_duration(seconds: float) -> str:
 
 
 def progress_bar(counts: Sequence[int], width: int, *, ascii_only: bool = False) -> str:
-    """A bar with its percentage: what has succeeded, what has ended otherwise, and what is left. `counts`: numbers of
+    """A bar with its percentage: parts of successful, other ended, and remaining jobs. `counts`: numbers of
     jobs and iterations by state. Empty if there is no room, or nothing to show."""
     total, done = sum(counts), sum(counts[State.SUCCEED :])
     width = min(width - len(" 100 % "), WIDEST_BAR)

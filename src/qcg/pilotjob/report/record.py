@@ -61,7 +61,7 @@ class JobEnd(Struct, frozen=True, gc=False):
     earlier: tuple[PastAttemptRecord, ...] = ()
     """Earlier attempts, after which it was queued again."""
     usage: Usage | None = None
-    """What its attempt used; None before its end, and where nobody has counted it."""
+    """Resource usage of its attempt; None before its end, and where it was not measured."""
 
     @property
     def history(self) -> list[tuple[State, float]]:
@@ -97,7 +97,7 @@ def memory_of(grant: Grant) -> int:
 
 
 def usage_strings(usage: Usage | None, grant: Grant | None, seconds: float | None) -> dict[str, str]:
-    """What an attempt used, all as strings; empty where nobody has counted it."""
+    """Resource usage of an attempt, all as strings; empty where it was not measured."""
     if usage is None:
         return {}
     efficiency = cpu_efficiency(usage, grant, seconds)

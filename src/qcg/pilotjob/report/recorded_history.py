@@ -16,7 +16,7 @@ class RecordedHistory:
     """Reads the history up to a time, in steps: `for _ in recorded.steps(): ...` until nothing is left to read."""
 
     def __init__(self, connection: sqlite3.Connection, until: float, cores: int) -> None:
-        """`cores`: the number of cores of the run. What earlier managers had is not recorded."""
+        """`cores`: the number of cores of the run. The cores of earlier managers are not recorded."""
         self._connection = connection
         self._cores = cores
         self.bins: HistoryBins | None = None

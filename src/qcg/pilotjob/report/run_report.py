@@ -51,7 +51,7 @@ class RunReport(Struct, frozen=True):
     finished: bool
     """Every job is final."""
     at_work: bool
-    """The manager is running. When it is not, and not every job is final, the run can be resumed."""
+    """The manager is running. Without a manager, a run with unfinished jobs can be resumed."""
     jobs: dict[str, int]
     """Number of jobs by state, without states that no job is in."""
     iterations: dict[str, int]

@@ -62,7 +62,7 @@ class Estimate(Struct, frozen=True):
     latest: float
     """It is as likely as not that the run ends between these two times."""
     basis: str
-    """From what it was computed, in one sentence."""
+    """The data it was computed from, in one sentence."""
 
 
 class History(Struct, frozen=True):
@@ -102,7 +102,7 @@ class RunSummary(Struct, frozen=True):
     iterations: dict[str, int]
     """Numbers of iterations by state, for states with iterations."""
     units: dict[str, int]
-    """Numbers of iterations, and of jobs without iterations, by state: what is started one by one."""
+    """Numbers of iterations, and of jobs without iterations, by state: the units that are started one by one."""
     cores: int
     used: int
     gpus: float
@@ -146,7 +146,7 @@ def has_changed(before: RunSummary, after: RunSummary) -> bool:
 
 
 def _steady(summary: RunSummary) -> RunSummary:
-    """The summary without what changes while nothing happens: its time, rates, and the length of the last bins."""
+    """The summary without parts that change while nothing happens: its time, rates, and the length of the last bins."""
     idle = not summary.running and not summary.used
     return replace(
         summary,

@@ -19,7 +19,7 @@ from qcg.pilotjob.report.run_report import Statistics
 
 
 class Outcome(NamedTuple):
-    """How a job or an iteration ended: its job, and the attempt, None when it was never started."""
+    """The end of a job or an iteration: its job, and the attempt, None when it was never started."""
 
     job: JobRecord
     run: AttemptRecord | None
@@ -37,7 +37,7 @@ class Summary(Struct):
     core_seconds: dict[str, float]
     """Core seconds of attempts by node."""
     used: list[Used]
-    """What attempts used, where it is known."""
+    """Resource usage of attempts, where it is known."""
     slowest: list[Outcome]
     """The longest first."""
     failed: int

@@ -1,4 +1,4 @@
-"""The summary of a run as a small table in HTML, and as a line of text: what notebooks show."""
+"""The summary of a run as a small table in HTML, and as a line of text, for notebooks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.report.record import JobEnd
 from qcg.pilotjob.runs.output_streams import OutputStreams
 
 SOURCES = ("stderr", "stdout", "stream", "streamName")
-"""Keys of what `end_of_output` reads."""
+"""Keys of the streams that `end_of_output` reads."""
 LINES = 10
 BYTES = 8192
 

@@ -1,4 +1,4 @@
-"""The timeline of a run: which core did what at any time, from sums that make every window cheap to draw."""
+"""The timeline of a run: the attempt on each core at any time, from sums that make every window cheap to draw."""
 
 from __future__ import annotations
 

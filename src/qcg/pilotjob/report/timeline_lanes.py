@@ -1,4 +1,4 @@
-"""Attempts of a core or a node over time, as sorted arrays: what happened between two times is found by bisection."""
+"""Attempts of a core or a node over time, as sorted arrays: attempts between two times are found by bisection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lane:
     """The attempts of one core, in the order of their starts. Every attempt ends after its start.
 
     Grants are exclusive, so that attempts of a core follow one another. Clocks of nodes may differ, and records of lost
-    attempts may be late: where attempts overlap all the same, the core is busy while any of them runs.
+    attempts may be late: where attempts overlap nevertheless, the core is busy while any of them runs.
     """
 
     def __init__(self, attempts: array[int], starts: array[float], ends: array[float], failed: array[float]) -> None:
@@ -74,7 +74,7 @@ class Lane:
 
 
 class _Overlap:
-    """What a lane needs besides, when attempts overlap."""
+    """Further sums of a lane whose attempts overlap."""
 
     def __init__(self, starts: array[float], ends: array[float]) -> None:
         self.reach = array("d", accumulate(ends, max))

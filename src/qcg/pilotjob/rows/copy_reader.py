@@ -1,4 +1,4 @@
-"""Copies a parameter file while it is scanned, so that the copy has exactly what was scanned."""
+"""Copies a parameter file while it is scanned, so that the copy has exactly the scanned bytes."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class CopyReader:
         return content
 
     def digest(self) -> str:
-        """The digest of what was read so far."""
+        """The digest of the bytes read so far."""
         return self._hash.hexdigest()

@@ -1,4 +1,4 @@
-"""The formats of parameter files: which names a row has, what is wrong with a row, and its values."""
+"""The formats of parameter files: the names of a row, its problems, and its values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The parameter files of a run: they are copied once at submission, and read a row at a time when iterations start.
 
-Rows are read from the copy in the run directory, so that a submitted job does not depend on what happens to the file.
+Rows are read from the copy in the run directory, so that a submitted job does not depend on later changes of the file.
 The file itself is read only when the copy cannot be used, and for jobs of earlier versions, which kept no copies.
 """
 
@@ -36,7 +36,7 @@ _MOST_ROWS = 512
 
 
 _Version = tuple[int, int, int]
-"""What tells that a file was changed or replaced: inode, size and time of the last change."""
+"""File attributes that reveal a change or a replacement: inode, size and time of the last change."""
 
 
 class _Window(NamedTuple):
@@ -61,8 +61,7 @@ class RowFiles:
         self._rows: dict[tuple[str, _Version, int], dict[str, Any]] = {}
 
     def read(self, path: str) -> RowFile | list[str]:
-        """Scan a file, and keep a copy and an index of it. Returns what is known about it, or what is wrong with it as
-        sentences."""
+        """Scan a file, and keep a copy and an index of it. Returns its description, or its problems as sentences."""
         full = os.path.normpath(os.path.join(self._root, path))
         form = format_of(path)
         path = one_line(path)

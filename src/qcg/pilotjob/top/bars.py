@@ -10,7 +10,7 @@ from qcg.pilotjob.top.model import Look
 from qcg.pilotjob.top.text import style_of, symbol
 
 BAR_ORDER = ("SUCCEED", "FAILED", "CANCELED", "OMITTED", "EXECUTING", "SCHEDULED", "QUEUED")
-"""States from what is over to what waits."""
+"""States from final to waiting ones."""
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = " .:#"
 

@@ -1,4 +1,4 @@
-"""Decodes what a terminal sends into names of keys.
+"""Decodes terminal input into names of keys.
 
 A printable character is its own name; other keys are called `up`, `pagedown`, `enter`, `escape`, `ctrl-c` and so on.
 Sequences of unknown keys, and answers of the terminal, are dropped as a whole: none of their characters counts as a

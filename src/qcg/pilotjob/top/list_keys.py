@@ -44,7 +44,7 @@ def open_iterations(model: Model, name: str) -> Step:
 
 
 def widen(model: Model) -> Step | None:
-    """Take back what narrows the list: marks, then the search, then the filter, then the job. None if nothing does."""
+    """Remove the innermost restriction: marks, search, filter or job. None without any."""
     jobs = model.jobs
     if model.marked:
         return replace(model, marked=frozenset()), ()

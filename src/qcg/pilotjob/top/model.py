@@ -42,7 +42,7 @@ class Size(NamedTuple):
 
 
 class Look(Struct, frozen=True):
-    """What the terminal can show."""
+    """The abilities of the terminal."""
 
     ascii: bool = False
     colour: bool = True
@@ -96,7 +96,7 @@ class JobsList(Struct, frozen=True):
     first: int = 0
     """The place of the first job on the screen."""
     rows: Rows | None = None
-    """What is known of the list; None until something has arrived."""
+    """The known part of the list; None until something has arrived."""
 
     @property
     def selected(self) -> JobLine | None:
@@ -123,7 +123,7 @@ class OutputView(Struct, frozen=True):
     partial: str = ""
     """The last line, if it has no line break yet."""
     next: int | None = None
-    """The offset of what is read next; None: the end of the file."""
+    """The offset of the next read; None: the end of the file."""
     missing: bool = False
     """There is no such file."""
     follow: bool = True

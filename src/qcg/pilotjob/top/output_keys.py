@@ -30,7 +30,7 @@ def open_output(model: Model, name: str) -> Step:
 
 
 def follow(model: Model) -> tuple[Effect, ...]:
-    """Read what was written since."""
+    """Read the output since the last read."""
     view = model.output
     if model.view != "output" or view is None or not view.follow:
         return ()
@@ -69,7 +69,7 @@ def arrived(model: Model, event: OutputArrived) -> Step:
 
 
 def _last_version(line: str) -> str:
-    """A line without what carriage returns have overwritten, as programs do that show their progress."""
+    """A line without the text that carriage returns have overwritten, as in progress displays of programs."""
     return line.rstrip("\r").rpartition("\r")[2][:LONGEST_LINE]
 
 

@@ -23,7 +23,7 @@ DEFAULT_SIZE = Size(80, 24)
 
 def why_unusable(environ: Mapping[str, str], *, on_terminal: bool) -> str:
     """Why no screen can be drawn, in a sentence; empty if one can."""
-    instead = "qcg-pm status and qcg-pm jobs print what a run does"
+    instead = "qcg-pm status and qcg-pm jobs print the state of a run"
     if not on_terminal:
         return f"qcg-pm top needs a terminal for its keys and its screen; {instead}"
     term = environ.get("TERM", "")
@@ -33,7 +33,7 @@ def why_unusable(environ: Mapping[str, str], *, on_terminal: bool) -> str:
 
 
 def look_of(environ: Mapping[str, str], encoding: str, *, ascii_only: bool = False) -> Look:
-    """What a terminal can show, by the environment and the encoding of stdout."""
+    """The abilities of a terminal, by the environment and the encoding of stdout."""
     term = environ.get("TERM", "")
     plain = term in _WITHOUT_COLOUR or term.endswith(("-m", "-mono"))
     # Python writes UTF-8 in the locale C, whatever the terminal reads.
@@ -102,7 +102,7 @@ class Terminal:
         return Size(size.columns or DEFAULT_SIZE.width, size.lines or DEFAULT_SIZE.height)
 
     def read(self) -> bytes:
-        """What was typed."""
+        """The typed bytes."""
         try:
             data = os.read(self._input, 4096)
         except OSError:
@@ -112,7 +112,7 @@ class Terminal:
         return data
 
     def draw(self, lines: Sequence[Text], *, everything: bool = False) -> None:
-        """Show these lines; only what has changed is written."""
+        """Show these lines; only changed lines are written."""
         if everything or len(lines) != len(self._drawn):
             self._drawn = []
         new = [self._encode(line) for line in lines]

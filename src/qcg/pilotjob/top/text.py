@@ -41,7 +41,7 @@ def shown_output(line: str, look: Look) -> str:
 
 
 def cut(text: str, width: int, look: Look) -> str:
-    """Harmless text of at most `width` columns; an ellipsis stands for what was cut off."""
+    """Harmless text of at most `width` columns; an ellipsis stands for the part that was cut off."""
     text = shown(text, look)
     if cell_len(text) <= width:
         return text

@@ -1,4 +1,4 @@
-"""What the terminal view does with an event: the next model, and the effects that it asks for."""
+"""Handles an event of the terminal view: returns the next model, and the effects that it requests."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from qcg.pilotjob.top.views.groups import groups
 
 Step = tuple[Model, tuple[Effect, ...]]
 
-RUN_ENDED = "The manager has ended. This is what the registry of the run says."
-RUN_RESUMED = "A manager runs again: this is live."
+RUN_ENDED = "The manager has ended. The view now shows the registry of the run."
+RUN_RESUMED = "A manager runs again; the view is live."
 
 
 def handle(model: Model, event: Event) -> Step:
@@ -76,7 +76,7 @@ def _summary(model: Model, event: SummaryArrived) -> Step:
 
 
 def _refreshed(model: Model) -> Step:
-    """Read again what the view shows."""
+    """Read the data of the view again."""
     if model.view == "jobs":
         return model, list_keys.refresh(model)
     if model.view == "job":

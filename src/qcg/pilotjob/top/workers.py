@@ -38,7 +38,7 @@ RETRY_AFTER = 1.0
 REST = 4.0
 """Pause before the same is read again, as a multiple of the time that it took: large runs must not keep a core busy."""
 UNREADABLE = (OSError, sqlite3.Error, JournalError, QCGPJMAError)
-"""What a source raises when the file system, the registry or the manager fails it."""
+"""Exceptions of a source when the file system, the registry or the manager fails."""
 
 
 class Defect(NamedTuple):
@@ -126,7 +126,7 @@ class Workers:
             while True:
                 with self._condition:
                     self._condition.wait_for(lambda: self._ended or bool(waiting))
-                    # The same again may wait; what the user has asked for may not.
+                    # Repeated reads may wait, user actions may not.
                     self._condition.wait_for(is_new, max(0.0, rest_until - time.monotonic()))
                     if self._ended:
                         return

@@ -25,7 +25,7 @@ class GraphNode(Struct, frozen=True):
 
 
 class Graph(Struct, frozen=True):
-    """What is around a job."""
+    """Jobs related to one job by dependencies."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[Dependency, ...]
@@ -44,8 +44,8 @@ _decode = msgspec.msgpack.Decoder(_Dependencies).decode
 
 
 class DependencyGraph:
-    """Finds what waits for a job. Descriptions name only what a job waits for; the other direction is an index of
-    pairs (checksum of a name, number of the job that names it), which grows with the jobs of the run."""
+    """Finds the jobs that wait for a job. Descriptions name only the prerequisites of a job; the other direction is an
+    index of pairs (checksum of a name, number of the job that names it), which grows with the jobs of the run."""
 
     def __init__(self) -> None:
         self._last_seq = 0

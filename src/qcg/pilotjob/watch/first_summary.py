@@ -1,4 +1,4 @@
-"""A first summary of a large run without a manager: what can be counted in less than a second."""
+"""A first summary of a large run without a manager: the counts that take less than a second."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ VALUES: dict[Sort, str] = {
     " ELSE 0 END",
     "memory": "runs.memory",
 }
-"""What attempts are sorted by; 0 where it is not known."""
+"""The sort keys of attempts; 0 where the value is not known."""
 _VALUES_OF_ITERATED: dict[Sort, str] = {
     "started": "started",
     "ended": "ended",

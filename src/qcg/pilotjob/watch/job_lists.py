@@ -175,7 +175,7 @@ def _find_iterations(
     rows = _Rows(connection, record, states, query, now)
     chosen = rows.page(0, -1)
     if _state_without_row(record) in states:
-        # Sorts by what attempts have put iterations without one at the end.
+        # Sort keys of attempts put iterations without an attempt at the end.
         chosen += rows.without_row()
     if in_order:
         chosen.sort(reverse=query.descending)

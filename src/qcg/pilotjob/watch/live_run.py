@@ -96,7 +96,7 @@ def _check_answered(error: QCGPJMAError) -> None:
 
 
 def _sentence(action: Action, answer: dict[str, Any]) -> str:
-    """What was done, and what could not be done. Raises ActionRefused when nothing was done."""
+    """The changed jobs, and the refusals. Raises ActionRefused when nothing was changed."""
     done: int = answer[_PARTICIPLES[action]]
     errors = list(answer.get("errors", {}).values())
     refused = "; ".join(errors[:MOST_NAMED])
@@ -107,5 +107,6 @@ def _sentence(action: Action, answer: dict[str, Any]) -> str:
     was = "job or iteration was" if done == 1 else "jobs and iterations were"
     sentence = f"{done} {was} {_DONE[action]}"
     for host, entry in answer.get("unreachable", {}).items():
-        sentence += f"; {host} is unreachable, and is told about {pluralize(len(entry['jobs']), 'job')} when it answers"
+        jobs = pluralize(len(entry["jobs"]), "job")
+        sentence += f"; {host} is unreachable, and gets the order for {jobs} when it answers"
     return f"{sentence}; not so: {refused}." if errors else f"{sentence}."

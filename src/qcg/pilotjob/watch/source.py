@@ -93,7 +93,7 @@ class JobDetails(Struct, frozen=True):
     streams: dict[str, str]
     """Paths of its output files: `stdout`, `stderr`."""
     dependencies: tuple[Dependency, ...]
-    """What it waits for, and what waits for it."""
+    """Its prerequisites, and the jobs that wait for it."""
     description: str
     """Its description as JSON."""
     actions: tuple[Action, ...] = ()
@@ -134,6 +134,6 @@ class RunSource(Protocol):
         """Output of a job from an offset on, negative ones counted from the end; None if there is no such file."""
 
     def act(self, action: Action, names: list[str]) -> str:
-        """Change jobs, and say what was done in a sentence. Raises ActionRefused."""
+        """Change jobs; returns a sentence about the result. Raises ActionRefused."""
 
     def close(self) -> None: ...

@@ -30,11 +30,11 @@ BACKLOG = 1024
 
 
 class BindError(Exception):
-    """No port to listen on; the message says which one was wanted and what went wrong."""
+    """No port to listen on; the message has the wanted port and the error."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of what peers may send and receive. A larger frame ends its connection before it is read."""
+    """Limits on messages of peers. A larger frame ends its connection before it is read."""
 
     frame: int = PART
     """Bytes of one frame."""

@@ -93,11 +93,11 @@ function listen() {
   const events = run.events();
   let over = false;
   let silence = setTimeout(probe, SILENCE);
-  function heard() {
+  function restartTimer() {
     clearTimeout(silence);
     silence = setTimeout(probe, SILENCE);
   }
-  // Quiet is a run in which nothing happens, or a proxy that keeps events back: then asking brings news.
+  // No events: either nothing happens or a proxy holds them back; poll to find out.
   async function probe() {
     try {
       const summary = await run.summary();
@@ -105,7 +105,7 @@ function listen() {
       if (changed(summary, live.summary)) {
         failures += 1;
         fail("Events do not arrive; asking instead.");
-      } else heard();
+      } else restartTimer();
       receive(summary);
     } catch (error) {
       fail(error.message);
@@ -120,9 +120,9 @@ function listen() {
     mark("reconnecting", reason);
     failures >= 2 ? pollForAWhile() : setTimeout(listen, RETRY);
   }
-  events.addEventListener("open", heard);
+  events.addEventListener("open", restartTimer);
   events.addEventListener("summary", (event) => {
-    heard();
+    restartTimer();
     failures = 0;
     receive(JSON.parse(event.data));
   });

@@ -11,7 +11,7 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def poll_jobs(manager: Manager, request: PollJobs) -> Answer:
-    """Ask the hosts of these jobs for news, and return the states of the jobs as they are then."""
+    """Poll the hosts of these jobs, and return the current states of the jobs."""
     engine = manager.engine
     known = tuple(engine.executor.host_states())
     if request.host is not None:

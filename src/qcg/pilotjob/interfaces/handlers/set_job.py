@@ -8,6 +8,6 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def set_job(manager: Manager, request: SetJob) -> Answer:
-    """Change what waiting jobs ask for. The answer is sent when the change survives a crash of the manager."""
+    """Change the requests of waiting jobs. The answer is sent when the change survives a crash of the manager."""
     data, remark = manager.engine.carry_out(SetJobs(request.names, change_of(request)))
     return ok(data, remark or None)

@@ -50,7 +50,7 @@ def group_lines(model: Model, summary: RunSummary, width: int, height: int) -> l
 
 
 def height_of_all(model: Model, width: int) -> int:
-    """Lines that all groups take with everything that is known of them."""
+    """Lines that all groups take with all their details."""
     found = groups(model.summary)
     titles = len({state for state, _ in found})
     lists = _lists(found, model.group, width, model.look, expand_all=True)

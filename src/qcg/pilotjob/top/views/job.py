@@ -1,4 +1,4 @@
-"""One job: why it is in its state, its attempts and what they used, its dependencies and its description."""
+"""One job: why it is in its state, its attempts and their resource usage, its dependencies and its description."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _none(model: Model) -> str:
 
 
 def _about(model: Model, width: int) -> Text:
-    """What is listed: which jobs, in which order, and where in the list the screen is."""
+    """The title of the list: its filter, its order, and the position of the screen in it."""
     jobs, look = model.jobs, model.look
     separator = " | " if look.ascii else " │ "
     line = Text(" ")

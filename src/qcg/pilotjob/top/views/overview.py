@@ -219,7 +219,7 @@ def _extras(node: NodeSummary) -> str:
 
 
 def _node(node: NodeSummary, names: int, extras: int, width: int, look: Look) -> Text:
-    """A line about a node; its name takes `names` columns, and what follows its cores takes `extras`."""
+    """A line about a node; its name takes `names` columns, and the text after its cores takes `extras`."""
     ready = node.state == "ready"
     line = padded(Text(cut(node.name, names, look), "" if ready else "red"), names)
     if not ready:
