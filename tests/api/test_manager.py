@@ -305,7 +305,7 @@ def test_an_address_without_a_manager_raises_an_error(tmp_path: Path, monkeypatc
     with pytest.raises(ConnectionError, match="there is no manager at tcp://127.0.0.1:9"):
         Manager("127.0.0.1:9")
     assert time.monotonic() - began < 20
-    with pytest.raises(ConnectionError, match="no manager was found: there is no run"):
+    with pytest.raises(ConnectionError, match="No manager was found: there is no run"):
         Manager.of_run(tmp_path)
     with pytest.raises(WrongArgumentsError, match="is no address of a manager"):
         Manager("no-such-protocol://x:1")

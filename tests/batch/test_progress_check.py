@@ -33,7 +33,7 @@ def test_starts_and_ends_are_progress_and_a_manager_alone_is_not(run_dir: Path):
 
 
 def test_the_job_with_the_longest_wall_time_is_named(run_dir: Path):
-    assert longest_of(run_dir).startswith("Of the jobs that are left, 'longest' has the longest wall time (wt), 7200 s")
+    assert longest_of(run_dir).startswith("Of the remaining jobs, 'longest' has the longest wall time (wt), 7200 s")
 
 
 def test_a_job_is_too_long_for_an_allocation_that_is_known_to_be_shorter(run_dir: Path):

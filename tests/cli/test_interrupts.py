@@ -118,7 +118,7 @@ def test_an_interrupt_at_the_end_of_a_run_prints_the_report_command(
     line = ("run", str(requests), "--nodes", "1", "--wd", str(tmp_path))
     done = call("qcg-pm", *line, instead_of="sitecustomize", by=by, shims=tmp_path)
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
-    told = f"interrupted while the run closed; `qcg-pm report {run_dir}` tells how it ended\n"
+    told = f"interrupted while the run closed; `qcg-pm report {run_dir}` shows the result\n"
     assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
     assert "SUCCEED     1" in run("qcg-pm", "report", run_dir).stdout
 

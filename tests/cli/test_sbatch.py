@@ -131,7 +131,7 @@ def test_the_next_steps_and_the_reason_to_wait_are_shown(programs: SlurmPrograms
         "It will not start unless that changes: the partition does not give so many nodes",
         "`scancel 6`",
         f"`qcg-pm status --path {wd}`",
-        f"What it prints will be in {wd}/slurm-6.out.",
+        f"Its output will be in {wd}/slurm-6.out.",
     ):
         assert told in done.stderr
 

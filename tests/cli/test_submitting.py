@@ -59,7 +59,7 @@ def test_jobs_accepted_before_a_refusal_are_printed(pm: Pm, wd: Path, as_json: b
     told = json.loads(done.stdout)["jobs"] if as_json else done.stdout.split()
     assert told == [good["name"]]
     assert "submit 2 of 2 in requests.json was refused" in done.stderr
-    assert "Those before it are accepted, with 1 job" in done.stderr
+    assert "The submits before it were accepted, with 1 job" in done.stderr
 
 
 def test_gpus_named_resources_and_streams_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -60,7 +60,7 @@ SHORT_PATIENCE = 5.0
 """Seconds that the manager has to answer requests of displays."""
 DELAYED_PAUSE = 1.0
 """Seconds between requests while the manager cannot write to its registry."""
-NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or ask for those by name"
+NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or wait for jobs by name"
 Self = TypeVar("Self", bound="Manager")
 
 
@@ -260,8 +260,8 @@ class Manager(Queries, NotebookDisplay):
         return message_of(self.send_request(resume_nodes_request(names)))
 
     def poll(self, names: Names = (), host: str | None = None) -> dict[str, Any]:
-        """Ask the remote hosts of these jobs for news now, or one host, or all; returns the states of the jobs, as
-        `status` does."""
+        """Poll the remote hosts of these jobs now, or one host, or all; returns the states of the jobs, as `status`
+        does."""
         return self._data(poll_request(names, host))
 
     def system_status(self) -> dict[str, Any]:

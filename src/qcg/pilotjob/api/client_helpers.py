@@ -157,5 +157,5 @@ def rerun_request(names: Names | None, states: Names | None, jobs: Jobs | None) 
     if jobs is not None:
         request["jobs"] = jobs.ordered_jobs()
     if names is None and states is None and jobs is None:
-        raise WrongArgumentsError("rerun wants names, states or jobs: what is run again")
+        raise WrongArgumentsError("rerun wants names, states or jobs")
     return request

@@ -1,4 +1,4 @@
-"""What a manager shows of itself in a notebook: a table, which is kept up to date where ipywidgets is installed."""
+"""The table that a notebook shows for a manager; it is kept up to date where ipywidgets is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qcg.pilotjob.report.run_summary import RunSummary
 
 REFRESH_SECONDS = 1.0
 PATIENCE = 5.0
-"""Seconds that the manager has to answer: a notebook waits for what it shows."""
+"""Seconds that the manager has to answer: the notebook is blocked meanwhile."""
 MOST_ERRORS = 3
 """Errors one after another after which a table is not updated any more."""
 
@@ -26,7 +26,7 @@ def is_notebook() -> bool:
 
 
 def has_widgets() -> bool:
-    """Whether notebooks can show what changes by itself: the extra `notebook` is installed."""
+    """Whether notebooks can show widgets that update themselves: the extra `notebook` is installed."""
     return find_spec("ipywidgets") is not None
 
 
@@ -44,7 +44,7 @@ class NotebookDisplay:
         return _shown(self)[1]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """What IPython shows: text, a table, and in notebooks with ipywidgets a table that changes by itself."""
+        """Representations for IPython: text, a table, and in notebooks with ipywidgets a table that updates itself."""
         text, html = _shown(self)
         bundle: dict[str, Any] = {"text/plain": text, "text/html": html}
         if is_notebook() and has_widgets():

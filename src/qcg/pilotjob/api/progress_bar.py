@@ -26,7 +26,7 @@ class ProgressBar(Protocol):
 
 
 def progress_bar() -> ProgressBar | None:
-    """A bar for the place where this program runs; None where nobody would see it."""
+    """A bar for a notebook or a terminal; None where this program has neither."""
     if is_notebook():
         return _WidgetBar() if has_widgets() else _HtmlBar()
     return _TerminalBar() if sys.stderr is not None and sys.stderr.isatty() else None

@@ -24,7 +24,7 @@ class Queries(ABC):
         """Return the numbers of jobs and iterations by state; of a live manager also `System` and `Resources`."""
 
     def summary(self) -> RunSummary:
-        """What displays show of a run: counts, resources, rates, the expected end, groups of reasons, and history."""
+        """The data for displays: counts, resources, rates, the expected end, groups of reasons, and history."""
         return to_summary(self._data({"request": "summary"}))
 
     @abstractmethod

@@ -91,7 +91,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
 
         whose = "of yours " if skipped else ""
         raise NoManager(
-            f"no manager was found: there is no run ({PREFIX}*) {whose}in {directory}{waiting_suffix(directory)}."
+            f"No manager was found: there is no run ({PREFIX}*) {whose}in {directory}{waiting_suffix(directory)}."
             f" {hint}",
             skipped=skipped,
         )
@@ -167,7 +167,7 @@ def _runs_in(directory: Path) -> tuple[list[Path], tuple[str, ...]]:
     try:
         found = find_runs(directory)
     except RunsError as error:
-        raise NoManager(f"no manager was found: {error}") from None
+        raise NoManager(f"No manager was found: {error}") from None
     for sentence in found.notices():
         log.info("%s", sentence)
     return found.own, tuple(found.notices())

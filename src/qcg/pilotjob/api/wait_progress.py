@@ -1,4 +1,4 @@
-"""How far a wait is, without I/O: what to ask the manager from time to time, and the numbers that follow."""
+"""The progress of a wait, without I/O: requests to the manager from time to time, and the numbers from its answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Counts(NamedTuple):
 
     done: int
     failed: int
-    """Of those that are done: FAILED, CANCELED or OMITTED."""
+    """Final jobs and iterations without success: FAILED, CANCELED or OMITTED."""
     total: int
     """0 while it is not known."""
 

@@ -54,7 +54,7 @@ class EventNumbers:
 
 class _Wait:
     must_ask = True
-    """The next step is to send `question`: events do not tell enough."""
+    """The next step is to send `question`: events are not sufficient."""
 
     def ask_again(self) -> None:
         """An answer or an event may be missing."""

@@ -35,10 +35,10 @@ LAST_COMMAND_TIMEOUT = 2.0
 
 
 class AllocationRunner:
-    """Runs the manager in the allocation of this process, and sees to the next allocation of the chain."""
+    """Runs the manager in the allocation of this process, and submits the next allocation of the chain."""
 
     def __init__(self, directory: Path, run_dir: Path, most: int, run: list[str], environ: Mapping[str, str]) -> None:
-        """`directory`: that of the batch script and the chain state. `run`: the arguments of `qcg-pm run`."""
+        """`directory`: the directory of the batch script and the chain state. `run`: the arguments of `qcg-pm run`."""
         system = system_in_use(environ)
         allocation = None if system is None else system.current(environ)
         if system is None or allocation is None:
@@ -66,7 +66,7 @@ class AllocationRunner:
             self._chain.allocations.append(self._id)  # before a signal can come: its handler needs it
         signal.signal(signal.SIGTERM, self._on_term)
         if self._chain.cancelled == self._id:
-            # It was queued again instead, and the batch system did not say so in time.
+            # It was queued again instead, and the batch system did not report that in time.
             self._chain.cancelled, self._chain.exit_code = "", None
         why_not = self._why_not()
         if why_not:
@@ -163,9 +163,7 @@ class AllocationRunner:
             self._say(f"Allocation {self._number + 1} of at most {self._most} could not be asked for: {error}")
             return False
         write_chain_state(self._directory, self._chain)
-        self._say(
-            f"Job {self._next} is allocation {self._number + 1} of at most {self._most}, for what this one leaves."
-        )
+        self._say(f"Job {self._next} is allocation {self._number + 1} of at most {self._most}, for remaining jobs.")
         return True
 
     def _conclude(self, code: int) -> int:
@@ -260,7 +258,7 @@ class AllocationRunner:
 
 
 def _restarts(system: BatchSystem, environ: Mapping[str, str]) -> int | None:
-    """How often this allocation was queued again; None where the batch system does not tell."""
+    """How often this allocation was queued again; None where the batch system does not report it."""
     try:
         return system.restarts(environ)
     except ClusterError:

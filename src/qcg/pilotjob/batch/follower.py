@@ -16,11 +16,11 @@ from qcg.pilotjob.common.terminal_output import ProgramOutput
 from qcg.pilotjob.runs.chain_state import SCRIPT, ChainState, read_chain_state, write_chain_state
 
 FILES_EVERY = 0.3
-"""Seconds between two looks at the files of the run."""
+"""Seconds between two reads of the files of the run."""
 FIRST_QUESTION, LAST_QUESTION = 1.0, 20.0
 """Seconds between two questions to the batch system, which serves many users: first and longest pause."""
 SHOWN = (Phase.WAITING, Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED)
-"""Phases that are shown. The run itself reports how the allocation ended."""
+"""Phases that are shown. The run itself reports the end of the allocation."""
 
 
 class Follower:
@@ -35,7 +35,8 @@ class Follower:
         environ: Mapping[str, str],
         notify: Callable[[str], None],
     ) -> None:
-        """`directory`: that of the batch script and the chain state. `notify` prints a sentence for the user."""
+        """`directory`: the directory of the batch script and the chain state. `notify` prints a sentence for the
+        user."""
         self._queue = queue
         self._directory = directory
         self._most = most
@@ -75,7 +76,7 @@ class Follower:
         try:
             seen = self._queue.view(self._job, self._environ)
         except BatchError as error:
-            self._notify(f"Job {self._job} cannot be looked at: {error}")
+            self._notify(f"The state of job {self._job} cannot be read: {error}")
             self._wait_longer()
             return False
         if seen is None:
@@ -95,7 +96,7 @@ class Follower:
         self._pause = min(LAST_QUESTION, 1.5 * self._pause)
 
     def _show_output(self) -> None:
-        """Show the output since the last look."""
+        """Show the output since the last call."""
         if self._seen is None or not self._seen.output:
             return
         try:
@@ -116,7 +117,7 @@ class Follower:
             try:
                 seen = self._queue.view(job, self._environ)
             except BatchError as error:
-                self._notify(f"Job {job} cannot be looked at, so its output is not shown: {error}")
+                self._notify(f"The state of job {job} cannot be read, so its output is not shown: {error}")
                 continue
             if seen is not None and seen.output and os.path.exists(seen.output):
                 self._turn_to(job)

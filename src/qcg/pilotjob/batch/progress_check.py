@@ -49,7 +49,7 @@ def longest_of(run_dir: Path) -> str:
     if longest is None or not longest.wall_time:
         return ""
     return (
-        f"Of the jobs that are left, {longest.name!r} has the longest wall time (wt), {longest.wall_time:g} s: the"
+        f"Of the remaining jobs, {longest.name!r} has the longest wall time (wt), {longest.wall_time:g} s: the"
         " time of the allocation, less its grace, has to be longer. "
     )
 

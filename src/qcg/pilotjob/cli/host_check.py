@@ -58,7 +58,7 @@ class Step(NamedTuple):
     result: str
     seconds: float | None
     text: str
-    """What was found, or what is wrong and what to do."""
+    """The finding, or the error and the remedy."""
 
 
 class _Failed(Exception):

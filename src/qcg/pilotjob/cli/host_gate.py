@@ -1,4 +1,4 @@
-"""What an administrator or user does to admit only our commands on a host."""
+"""Instructions for an administrator or user to admit only the commands of QCG-PilotJob on a host."""
 
 from __future__ import annotations
 

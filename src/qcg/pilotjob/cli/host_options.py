@@ -76,7 +76,7 @@ def live_manager(path: str | None, address: str | None, *, must_live: bool = Tru
 def manager_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--path` and `--address` of a manager that may be there."""
     for option in (
-        click.option("-a", "--address", help="The address of its manager instead."),
+        click.option("-a", "--address", help="Address of the manager, instead of --path."),
         click.option("-p", "--path", type=click.Path(readable=False), metavar="DIR", help="Run or working directory."),
     ):
         command = option(command)

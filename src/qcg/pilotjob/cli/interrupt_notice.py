@@ -26,5 +26,5 @@ class InterruptNotice:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, KeyboardInterrupt) and self._run_dir is not None:
-            echo_err(f"interrupted while the run closed; `qcg-pm report {self._run_dir}` tells how it ended")
+            echo_err(f"interrupted while the run closed; `qcg-pm report {self._run_dir}` shows the result")
             sys.exit(INTERRUPTED)

@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 20
 
 
 class Login(NamedTuple):
-    """What happened during a login. Times are seconds since its begin; None: it did not come that far."""
+    """The events of a login. Times are seconds since its begin; None: it did not come that far."""
 
     connected: float | None
     known: float | None
@@ -32,9 +32,9 @@ class Login(NamedTuple):
     """None: it took too long."""
     seconds: float
     output: str
-    """What came on stdout: the output of login scripts, where the far command writes nothing."""
+    """Data from stdout: the output of login scripts, where the far command writes nothing."""
     errors: str
-    """What came on stderr, without the lines of `-v`."""
+    """Data from stderr, without the lines of `-v`."""
 
 
 async def log_in(argv: Sequence[str], patience: float) -> Login:

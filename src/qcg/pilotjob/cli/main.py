@@ -25,19 +25,19 @@ COMMANDS = {
     "jobs": "List the jobs of a run, also after its end.",
     "top": "Watch a run on the whole screen, and act on its jobs.",
     "info": "Show all details of jobs.",
-    "why": "Say what jobs wait for, or why they failed.",
+    "why": "Explain why jobs wait or failed.",
     "submit": "Submit more jobs to a running manager.",
     "wait": "Wait until jobs have ended.",
-    "logs": "Show or follow what jobs write.",
+    "logs": "Show or follow the output of jobs.",
     "cat-log": "List, show or follow log files on remote hosts.",
     "cancel": "End jobs, waiting and running ones.",
     "kill": "The same as cancel.",
     "hold": "Keep waiting jobs from being started.",
     "release": "Let held jobs be started.",
-    "set": "Change what waiting jobs ask for.",
+    "set": "Change the requests of waiting jobs.",
     "poll": "Ask remote hosts for the states of jobs now.",
     "remove": "Remove jobs that have ended.",
-    "rerun": "Run jobs again that have not succeeded.",
+    "rerun": "Run unsuccessful jobs again.",
     "resources": "Show how many cores there are and how many are free.",
     "nodes": "Drain nodes of a running manager, and use them again.",
     "hosts": "List, check and connect remote hosts.",
@@ -45,7 +45,7 @@ COMMANDS = {
     "alloc": "Run a request file in allocations of the batch system.",
     "sbatch": "The same as alloc, for sbatch.",
     "completion": "Print the script for completion in a shell.",
-    "bench": "Measure how fast a pilot is here.",
+    "bench": "Measure the speed of a manager on this machine.",
 }
 
 TAKE_TARGET = frozenset(
@@ -90,7 +90,7 @@ class Commands(click.Group):
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # What follows `--` is a program of the user's and its arguments.
+        # Words after `--` are the user's program and its arguments.
         place = args.index("--") if "--" in args else len(args)
         return super().parse_args(ctx, [*join_node_list(args[:place]), *args[place:]])
 

@@ -27,7 +27,7 @@ class NameSource(Protocol):
 def expand(wanted: Iterable[str], source: NameSource) -> dict[str, bool]:
     """Every matching job and iteration once, in order, and whether it was named exactly, not by a pattern or a range.
 
-    Exact names need not exist: the manager reports those that do not.
+    Exact names need not exist: the manager reports unknown names.
     """
     found: dict[str, bool] = {}
     for text in wanted:

@@ -88,7 +88,10 @@ _SHARED = [
         help="Form of the report.",
     ),
     click.option(
-        "--report-file", default="jobs.report", show_default=True, help="Its name, relative to the run directory."
+        "--report-file",
+        default="jobs.report",
+        show_default=True,
+        help="File name of the report, relative to the run directory.",
     ),
     click.option(
         "--log",
@@ -97,12 +100,12 @@ _SHARED = [
         callback=log_level,
         default="info",
         show_default=True,
-        help="How much service.log tells.",
+        help="Log level of service.log.",
     ),
     click.option("--id", "run_id", help="Name of the run; otherwise one is made up."),
     click.option("--system-core", is_flag=True, help="Keep the first core of the first node for the manager."),
     click.option(
-        "--share-cores", is_flag=True, help="Use all cores of this machine, also those that other runs of yours have."
+        "--share-cores", is_flag=True, help="Use all cores of this machine, also cores that your other runs use."
     ),
     click.option("--no-bind", is_flag=True, help="Bind no job to cores: the operating system places them."),
     click.option(
@@ -224,7 +227,7 @@ _SHARED = [
         type=Number(min=1),
         default=600.0,
         show_default=True,
-        help="Seconds to wait for the agents of an allocation's nodes before jobs are started without those missing.",
+        help="Seconds to wait for the agents of an allocation's nodes; then jobs start without the missing agents.",
     ),
     click.option(
         "--nl-ready-threshold",
@@ -281,7 +284,7 @@ def resolve_cores(given: dict[str, Any]) -> None:
 
 
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
-    """The options of a new run, or what to resume with which options changed: those that are given again."""
+    """The options of a new run, or the run to resume with the options that change."""
     from qcg.pilotjob.runs.discovery import requeued_run, run_to_resume
     from qcg.pilotjob.runs.guard import wait_for_manager_end  # here: most commands need the options alone
 

@@ -53,9 +53,7 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
 def _no_file(name: str, state: State, stream: str) -> Denial:
     why = f"its description names no file for its {stream}"
     if not state.is_final:
-        return NoOutputYet(
-            f"job {name!r} is {state.name}, and {why}: what it writes is kept if it fails, and shown then"
-        )
+        return NoOutputYet(f"job {name!r} is {state.name}, and {why}: its output is kept if it fails, and shown then")
     if state is State.SUCCEED:
         return Denial(
             f"job {name!r} has succeeded, and its output was not kept: {why}; give it one, or run it with --keep-output"

@@ -95,7 +95,7 @@ def check_rest(
     run_dir: Path, jobs: list[JobDescription], nodes: Sequence[NodeSpec], time: Time, named: tuple[str, ...] = ()
 ) -> None:
     core = _core(nodes, named)
-    # What they wait for has ended, or is among them.
+    # Their prerequisites have ended, or are among them.
     happened = core.handle(Submit([msgspec.structs.replace(job, after=(), outcomes=()) for job in jobs]), 0.0)
     _refuse(str(run_dir), core, never_run(happened), time)
 

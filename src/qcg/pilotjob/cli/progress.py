@@ -87,7 +87,7 @@ class Progress(_Warnings):
             if self._failures_shown <= MOST_FAILURES:
                 echo(printable(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}"))
             elif self._failures_shown == MOST_FAILURES + 1:
-                echo("further failures are counted, and told in service.log")
+                echo("further failures are counted, and listed in service.log")
 
     async def _plain(self) -> None:
         while True:
@@ -96,7 +96,7 @@ class Progress(_Warnings):
 
     def _line(self) -> str:
         line = progress_line(self._engine.state)
-        return f"{line}; nothing can be written, service.log says why" if self._engine.commits.stalled else line
+        return f"{line}; nothing can be written; see service.log" if self._engine.commits.stalled else line
 
     def _pace(self, least: float = 0.0) -> str:
         """The rate and the time left, with a comma before it; empty if less than `least` seconds are left."""
@@ -112,7 +112,7 @@ class Progress(_Warnings):
     def _print(self) -> None:
         line = self._line()
         if line != self._last:
-            self._last = line  # without what changes while nothing happens
+            self._last = line  # without rates and times, which change while nothing happens
             echo(line + self._pace(LONG))
 
     def _live_line(self, width: int, *, ascii_only: bool) -> str:
@@ -135,7 +135,7 @@ class Progress(_Warnings):
         def text() -> Text:
             return Text(self._live_line(console.width, ascii_only=ascii_only))
 
-        # A stderr that goes elsewhere must not end up in the line on the terminal.
+        # A redirected stderr must not end up in the line on the terminal.
         shares = sys.stderr is not None and sys.stderr.isatty()
         with Live(text(), console=console, refresh_per_second=5, transient=True, redirect_stderr=shares) as live:
             while True:

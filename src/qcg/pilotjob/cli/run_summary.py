@@ -49,7 +49,7 @@ def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -
         )
     earlier = ending.requests.errors - len(ending.requests.refusals)
     if earlier:
-        echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
+        echo_err(f"{_were_refused(earlier)} before this run was resumed; see service.log.")
     if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) and not ending.jobs_left:
         echo_err(f"The run could not continue: {ending.end.reason}")
     if last_line := ending.last_line(followed=followed):

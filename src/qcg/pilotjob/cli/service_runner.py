@@ -53,7 +53,7 @@ def run_service(
         notice = InterruptNotice()
 
         def ready(manager: Manager) -> None:
-            # Not before: when it cannot begin, that is what counts.
+            # Not before: when it cannot begin, that error is the one to report.
             for note in [*notes, *repeated_file_notices(resumption, manager.engine.journal), *manager.start_notices]:
                 echo_err(note)
             # From here until its end, the service itself takes care of Ctrl-C.

@@ -131,7 +131,7 @@ class StreamFollower:
         return self._streams.attempt(stream_name(self._name, entry, number)) if is_streamed(entry) else None
 
     def _show(self, attempt: Attempt, kind: int, output: ProgramOutput, lines: int | None) -> bool:
-        """Show what was written since the last call; of that, only the last lines."""
+        """Show the output since the last call; of that, only the last lines."""
         shown = False
         kept = b""
         for part in attempt.parts:

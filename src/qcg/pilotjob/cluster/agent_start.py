@@ -32,7 +32,7 @@ from qcg.pilotjob.wire import descriptors
 
 
 class StartMethod(Enum):
-    """How agents get to the nodes of an allocation; the values are those of `--nl-start-method`."""
+    """How agents are started on the nodes of an allocation: the values of `--nl-start-method`."""
 
     BATCH = "batch"
     """The native way of the batch system."""
@@ -77,7 +77,7 @@ def env_words(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
 
 
 class AgentStart(Protocol):
-    """A way to start agents. The head of this module says what its commands have to do."""
+    """A way to start agents. The module docstring lists the requirements for its commands."""
 
     environ: dict[str, str]
     """The environment of the commands."""
@@ -119,7 +119,7 @@ class SshStart:
         ]
 
     def _remote_line(self, node: str, replace_after: float | None) -> str:
-        """The text for the shell on the node, which gets nothing of the manager's environment by itself."""
+        """The text for the shell on the node, which does not inherit the manager's environment."""
         of_node = {self._node_variable: node} if self._node_variable else {}
         words = env_words({**self.environ, **of_node}, dict.fromkeys((*self._variables, *of_node)))
         words += [*self._agent.words(replace_after), "--name", node, *self._agent.outside_options()]

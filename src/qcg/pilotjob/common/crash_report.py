@@ -12,7 +12,7 @@ from qcg.pilotjob.common.printable import printable_lines
 
 
 def report_crash(command: str, error: BaseException) -> int:
-    """Print what happened and where the bug report is. Returns the exit code."""
+    """Print the error and the path of the bug report. Returns the exit code."""
     summary = _summary(error)
     print_safely(f"Error: {command} ended because of an unexpected error: {summary}")
     try:

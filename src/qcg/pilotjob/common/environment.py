@@ -22,9 +22,9 @@ JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 
 # Set for the commands of `--notify`.
 NOTIFIED_EVENT = "QCG_PM_NOTIFY_EVENT"
-"""What has happened: `end`, `first-failure`, `failures` or `stall`."""
+"""The event: `end`, `first-failure`, `failures` or `stall`."""
 NOTIFIED_SENTENCE = "QCG_PM_NOTIFY_SENTENCE"
-"""What has happened, in one sentence."""
+"""The event, in one sentence."""
 NOTIFIED_RUN = "QCG_PM_NOTIFY_RUN"
 """The id of the run."""
 NOTIFIED_DIRECTORY = "QCG_PM_NOTIFY_DIR"

@@ -47,7 +47,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
     retry: str | None = None
     """Retry policy of jobs without one of their own, as JSON: a number, or an object as in request files."""
     enforce_memory: bool = False
-    """End every job that uses more memory than it asks for, also with `nodeCrs`."""
+    """End every job that uses more memory than it requests, also with `nodeCrs`."""
     drain_after: int = 5
     """Failures of a node in a row after which it gets no new jobs; 0: never."""
     stop_after: int = 0
@@ -55,7 +55,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     """Commands that notify the user."""
     notify_on: str = "end,first-failure,stall"
-    """Of what they notify."""
+    """The events that they notify of."""
     metrics_file: str | None = None
     """Path of a file with metrics of the run."""
     keep_output: bool = False

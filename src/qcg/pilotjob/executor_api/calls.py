@@ -107,8 +107,8 @@ def _pack_failure(error: BaseException, doing: str) -> bytes:
     except Exception as why:  # noqa: BLE001  # a user's exception class that cannot be pickled or unpickled
         failure = CallError(
             f"the function raised {type(error).__name__}: {error}. The exception itself cannot be brought back"
-            f" ({type(why).__name__}: {why}); it can when all it holds can be pickled, and its __init__ hands all its"
-            " arguments to super().__init__"
+            f" ({type(why).__name__}: {why}); it can when all its attributes can be pickled, and its __init__ passes"
+            " all its arguments to super().__init__"
         )
         return _dumps((failure, text))
     return packed

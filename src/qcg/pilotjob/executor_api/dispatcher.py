@@ -219,7 +219,7 @@ class Dispatcher:
         if not output.exists() or not output.stat().st_size:
             return f"the worker {name} {what}: {why}"
         said = "" if worker.joined else "\n" + output.read_text(errors="replace")[-TAIL:]
-        return f"the worker {name} {what}: {why}; what it printed is in {output}{said}"
+        return f"the worker {name} {what}: {why}; its output is in {output}{said}"
 
     def _give_up(self, problem: QCGPJMAError) -> None:
         """Dismiss all workers and fail all calls: the manager is gone, or workers cannot be started."""

@@ -74,11 +74,11 @@ class PilotExecutor(_CallExecutor):
         server_args: Iterable[Any] = (),
     ) -> None:
         """Without a manager it has one of its own, in `wd`, with `server_args` as options of `qcg-pm-service`. A number
-        in its place is `max_workers`, which is what other executors have there.
+        in its place is `max_workers`, as in other executors.
 
-        `cores` and `gpus` are what each call has, unless it is made through `with_resources`. `max_workers` limits the
-        workers where the cores of the manager do not. `wd` and `env` are the working directory of the functions and
-        what is added to their environment; `host` is the address of this host at which workers can reach it.
+        `cores` and `gpus` are the resources of each call, unless it is made through `with_resources`. `max_workers`
+        limits the workers where the cores of the manager do not. `wd` and `env` are the working directory of the
+        functions and additions to their environment; `host` is the address of this host at which workers can reach it.
         """
         if isinstance(manager, int):
             if max_workers is not None:

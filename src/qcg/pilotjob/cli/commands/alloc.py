@@ -46,7 +46,7 @@ from qcg.pilotjob.runs.submissions import (
 NODES = "Nodes of each allocation: 4 is four nodes, 2-4 two to four, 2x4 two nodes with four cores each."
 
 MOMENT = 0.5
-"""Seconds after which a batch system has usually looked at a new job, and knows what it waits for."""
+"""Seconds after which a batch system usually reports why a new job waits."""
 
 OWN = ("nodes", "cores", "resources", "pretend", "file", "wd", "run_id", "resume", "help", "as_json")
 PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN and parameter.expose_value]
@@ -183,7 +183,7 @@ def _submit(
     write_submission(directory, Submission(job_id, str(run_dir), spec, system))
     echo_err(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
     if file is None:
-        echo_err(f"It asks for {spec}{'; what was not given now is as it was' if last else ''}.")
+        echo_err(f"It asks for {spec}{'; other options are those of the last submission' if last else ''}.")
     if given["wait"]:
         return _wait(queue, directory, job_id, spec.most, environ)
     _print_next_steps(queue, job_id, run_dir, environ)
@@ -236,7 +236,7 @@ def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time, named: 
 
 
 def _submit_script(queue: AllocationQueue, directory: Path, text: str, environ: Mapping[str, str]) -> str:
-    """Write and submit the batch script, and return the id of the allocation. Nothing is left of it when that fails."""
+    """Write and submit the batch script, and return the id of the allocation. Both are removed when that fails."""
     directory.mkdir(mode=0o700, parents=True)
     script = directory / SCRIPT
     script.touch(mode=0o600)
@@ -256,16 +256,16 @@ def _print_next_steps(queue: AllocationQueue, job_id: str, run_dir: Path, enviro
             time.sleep(MOMENT)
             seen = queue.view(job_id, environ)
     except BatchError as error:
-        echo_err(f"Job {job_id} cannot be looked at: {error}")
+        echo_err(f"The state of job {job_id} cannot be read: {error}")
         return
     if seen is None:
         return
     echo_err(str(seen))
     if seen.blocked:
         echo_err(seen.blocked)
-    echo_err(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` tells how far it is.")
+    echo_err(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` shows its progress.")
     if seen.output:
-        echo_err(f"What it prints will be in {seen.output}.")
+        echo_err(f"Its output will be in {seen.output}.")
 
 
 def _wait(queue: AllocationQueue, directory: Path, job_id: str, most: int, environ: Mapping[str, str]) -> int:

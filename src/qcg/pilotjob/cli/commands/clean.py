@@ -28,7 +28,7 @@ from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
     help="Only runs whose last change was longer ago: 7d, 12h.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
-@click.option("--all", "unfinished_too", is_flag=True, help="Also runs with jobs left, and those that cannot be read.")
+@click.option("--all", "unfinished_too", is_flag=True, help="Also runs with unfinished jobs, and unreadable runs.")
 @click.option("--remote", is_flag=True, help="Also the directories of these runs on remote hosts.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @directory_option
@@ -68,7 +68,7 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
 
 
 def _clean_hosts(run_dir: Path, *, remote: bool, dry_run: bool) -> None:
-    """Remove the directories of a run on its hosts, or say that they stay. Raises RemovalError."""
+    """Remove the directories of a run on its hosts, or print that they stay. Raises RemovalError."""
     if not (run_dir / "hosts").exists():
         return
     from qcg.pilotjob.cli.remote_removal import remote_directories, remove_remote_directories

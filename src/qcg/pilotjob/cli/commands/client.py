@@ -120,7 +120,7 @@ def _service_arguments(context: click.Context) -> list[str]:
 
 
 def _environment(manager: LocalManager) -> dict[str, str]:
-    """The environment with variables for this manager, and without those for another one."""
+    """The environment with variables for this manager, and without variables for another one."""
     environment = {key: value for key, value in os.environ.items() if key not in (RUN_DIRECTORY, MANAGER_ADDRESS)}
     environment[JOB_ADDRESS] = manager.qcgpm_conf["address"]
     environment[JOB_CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
@@ -173,7 +173,7 @@ def _unfinished(manager: LocalManager) -> int:
 
 
 def own_arguments(arguments: list[str]) -> int:
-    """Number of arguments before the program: those are options of this command, the rest belongs to the program."""
+    """Number of arguments before the program: they are options of this command, all others belong to the program."""
     with_value = {
         name
         for option in command.params

@@ -57,12 +57,12 @@ def _contact_of(run_dir: Path) -> Contact | None:
     try:
         return contact.read(run_dir)
     except ContactError as error:
-        raise Denial(f"the manager was told to end, and whether it has cannot be seen: {error}") from None
+        raise Denial(f"the request to end was sent, but the state of the manager cannot be read: {error}") from None
 
 
 def _wait_until_ended(run_dir: Path) -> None:
     deadline = time.monotonic() + EXIT_TIMEOUT
     while (found := _contact_of(run_dir)) is not None and is_alive(run_dir, found):
         if time.monotonic() > deadline:
-            raise Denial(f"the manager (pid {found.pid}) was told to end, and is still there after {EXIT_TIMEOUT:g} s")
+            raise Denial(f"the manager (pid {found.pid}) got the request to end, and runs after {EXIT_TIMEOUT:g} s")
         time.sleep(PAUSE)

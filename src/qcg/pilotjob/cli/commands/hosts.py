@@ -1,4 +1,5 @@
-"""`qcg-pm hosts`: list remote hosts, check one, open a connection to one, and admit nothing but our commands on one."""
+"""`qcg-pm hosts`: list remote hosts, check one, open a connection to one, and restrict a key on one to the commands of
+QCG-PilotJob."""
 
 from __future__ import annotations
 

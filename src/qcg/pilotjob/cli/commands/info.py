@@ -129,7 +129,7 @@ def _amount(amount: dict[str, Any]) -> str:
 
 
 def _remote(remote: dict[str, Any]) -> list[str]:
-    """What the job says about its remote host: `host: wizard`, `inputs: data/*.csv, model/`."""
+    """The keys of the job about its remote host: `host: wizard`, `inputs: data/*.csv, model/`."""
     lines = []
     for key, value in remote.items():
         if isinstance(value, dict):

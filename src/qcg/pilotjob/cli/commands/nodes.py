@@ -21,19 +21,19 @@ def command() -> None:
 
 @command.command("drain")
 @click.argument("names", nargs=-1, required=True)
-@click.option("--reason", default="", metavar="TEXT", help="Why, for `qcg-pm status` and the log.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for `qcg-pm status` and the log.")
 @on_manager
 def drain(manager: Manager, names: tuple[str, ...], reason: str) -> None:
     """Start no more jobs on the nodes or remote hosts NAMES. Jobs that run there continue.
 
     A manager that resumes the run keeps them drained.
     """
-    echo(printable(manager.drain_nodes(names, reason)) or "They were drained already.")
+    echo(printable(manager.drain_nodes(names, reason)) or "All of them were already drained.")
 
 
 @command.command("resume")
 @click.argument("names", nargs=-1, required=True)
 @on_manager
 def resume(manager: Manager, names: tuple[str, ...]) -> None:
-    """Start jobs on the drained nodes NAMES again, and forget what failed there."""
+    """Start jobs on the drained nodes NAMES again, and forget their failures."""
     echo(printable(manager.resume_nodes(names)) or "None of them was drained.")

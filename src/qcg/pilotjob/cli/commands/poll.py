@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], host: str | None, as_json: bool) -> int:
-    """Ask the remote hosts of jobs for news, without waiting for the next poll, and show the states of the jobs.
+    """Ask the remote hosts of jobs for their states, without waiting for the next poll, and show the states of the
+    jobs.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). Without NAMES and --host, all hosts are
     asked.

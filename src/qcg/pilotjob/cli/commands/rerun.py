@@ -47,8 +47,8 @@ def command(
 ) -> int:
     """Run jobs and iterations again that have ended without success.
 
-    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'); with states, only those of NAMES that are
-    in one of them. Jobs that were omitted because of them come back, too. What has succeeded is left alone.
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'); with states, only the jobs of NAMES in
+    these states. Jobs that were omitted because of them run, too. Successful jobs are never rerun.
 
     To run jobs again in a run that has ended: qcg-pm run --resume DIR --rerun failed, with --from FILE for new
     descriptions.
@@ -56,7 +56,7 @@ def command(
     flags = {"FAILED": failed, "CANCELED": canceled, "OMITTED": omitted}
     states = [state for state, is_given in flags.items() if is_given or everything]
     if not (names or states or file):
-        raise click.UsageError("give NAMES, --failed, --canceled, --omitted, --all or --from FILE: what to run again")
+        raise click.UsageError("give NAMES, --failed, --canceled, --omitted, --all or --from FILE")
     request: dict[str, Any] = {"request": "rerunJob"}
     if names:
         wanted = expand(names, Registry(manager))
@@ -68,7 +68,7 @@ def command(
     answer = manager.send_request(request)["data"]
     errors = answer.get("errors", {})
     if names:
-        # A pattern matches only what can be run again.
+        # A pattern matches only jobs that can be run again.
         errors = {name: sentence for name, sentence in errors.items() if wanted.get(name, True)}
     if as_json:
         show_json({**answer, "errors": errors} if errors else {key: answer[key] for key in ("rerun", "jobs")})

@@ -24,7 +24,7 @@ END_STATES = ("failed", "canceled", "omitted")
     "--rerun",
     metavar="STATES",
     callback=lambda context, parameter, given: _states(given),
-    help="With --resume: run again what has ended as failed, canceled or omitted, or all of that: failed,omitted.",
+    help="With --resume: run jobs again that are failed, canceled or omitted, or all of them: failed,omitted.",
 )
 @click.option(
     "--from",
@@ -58,7 +58,7 @@ def command(
     if rerun and not given["resume"]:
         raise click.UsageError("--rerun is for jobs of an earlier run: give that run with --resume PATH")
     if source is not None and not rerun:
-        raise click.UsageError("--from has new descriptions for jobs that run again: say which with --rerun STATES")
+        raise click.UsageError("--from has new descriptions for jobs that run again: select them with --rerun STATES")
     given["rerun"] = rerun
     given["replacements"] = () if source is None else _replacements(source)
     if given["release"] and not given["resume"]:

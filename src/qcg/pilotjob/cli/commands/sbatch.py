@@ -8,7 +8,7 @@ import click
 
 from qcg.pilotjob.cli.commands.alloc import PASSED_ON, allocation_options, submit_run
 
-OUTPUT = "What the allocation prints; otherwise slurm-JOBID.out in the working directory."
+OUTPUT = "Output file of the allocation; otherwise slurm-JOBID.out in the working directory."
 
 
 @click.command("sbatch")
@@ -18,7 +18,7 @@ OUTPUT = "What the allocation prints; otherwise slurm-JOBID.out in the working d
 def command(context: click.Context, /, **given: Any) -> None:
     """Submit a batch script that runs the requests of FILE, with qcg-pm run, in an allocation of Slurm.
 
-    Takes the options of `qcg-pm run` too, for the run. What follows -- is for sbatch.
+    Takes the options of `qcg-pm run` too, for the run. Words after -- are options of sbatch.
 
     Exit code 0: submitted; with --wait, that of the run (4: jobs are left). 2: it could not be submitted.
     """

@@ -73,7 +73,7 @@ def command(
         )
     fixed: dict[str, Any] = {"show_progress": show_progress, **network}
     if network:
-        # A resumed run that waited for all jobs now serves requests until it is told to finish.
+        # A resumed run that waited for all jobs now serves requests until `qcg-pm finish`.
         fixed["wait"] = False
     if path is not None:
         fixed["file_path"] = path

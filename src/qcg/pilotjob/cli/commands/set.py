@@ -1,4 +1,4 @@
-"""`qcg-pm set`: change what waiting jobs ask for."""
+"""`qcg-pm set`: change the requests of waiting jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _amount(context: click.Context, parameter: click.Parameter, given: str | Non
 
 @click.command("set")
 @click.argument("names", nargs=-1, required=True, shell_complete=job_names(final=False))
-@click.option("--priority", type=Whole(), metavar="N", help="Higher ones are started first.")
+@click.option("--priority", type=Whole(), metavar="N", help="Jobs with higher priorities are started first.")
 @click.option("--cores", metavar="N", callback=_amount, help="Cores, or cores on each node: 4, or a range 2-8.")
 @click.option("--nodes", metavar="N", callback=_amount, help="Nodes: 2, or a range 1-4.")
 @click.option("--gpus", type=GpuCount(), metavar="N", help="GPUs on each node: 2, or a part of one such as 0.5.")
@@ -51,7 +51,8 @@ def command(
     wt: str | None,
     as_json: bool,
 ) -> int:
-    """Change what waiting jobs ask for. What is not given stays as it is.
+    """Change the resource requests, wall times and priorities of waiting jobs. Options that are not given keep their
+    values.
 
     NAMES may hold patterns ('sim*'). These match only jobs that can be changed.
     """
@@ -60,7 +61,7 @@ def command(
     if gpus is not None:
         changes["nodeCrs"] = {"gpu": gpus}
     if not changes:
-        raise click.UsageError("give --priority, --cores, --nodes, --gpus, --mem or --wt: what to change")
+        raise click.UsageError("give --priority, --cores, --nodes, --gpus, --mem or --wt")
 
     def action(chosen: list[str]) -> dict[str, Any]:
         return manager.set(chosen, **changes)

@@ -150,7 +150,7 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
     callback=lambda context, parameter, given: check_retry(given),
     help="Start it again when it does not succeed: how often, or an object as in request files.",
 )
-@click.option("--priority", type=int, metavar="N", help="Jobs with higher ones are started first; 0 by default.")
+@click.option("--priority", type=int, metavar="N", help="Jobs with higher priorities are started first; 0 by default.")
 @click.option("--hold", is_flag=True, help="Do not start it before it is released: qcg-pm release.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option(
@@ -210,7 +210,7 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
             reason = error.reason if isinstance(error, RequestRefusedError) else str(error)
             raise Denial(
                 f"submit {number} of {len(submissions)} in {file} was refused, and none after it was sent: {reason}."
-                f" Those before it are accepted, with {pluralize(len(names), 'job')}"
+                f" The submits before it were accepted, with {pluralize(len(names), 'job')}"
             ) from None
     if not (wait and as_json):  # `wait --json` prints the names, too
         _show(names, as_json)

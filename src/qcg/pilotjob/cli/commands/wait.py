@@ -29,7 +29,7 @@ TIMED_OUT = 3
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:
-    """Wait until jobs have ended: those with these NAMES, or all.
+    """Wait until jobs have ended: the jobs NAMES, or all.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). Exit code 0: all succeeded. 1: some did
     not. 3: it took longer than the timeout.

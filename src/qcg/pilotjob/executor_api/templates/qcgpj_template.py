@@ -1,4 +1,4 @@
-"""What every template offers."""
+"""The interface of templates."""
 
 from __future__ import annotations
 
