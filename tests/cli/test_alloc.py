@@ -81,7 +81,7 @@ def test_no_message_mentions_an_unknown_output_file(programs: SlurmPrograms, fil
     done = call(programs, "alloc", file)
     assert done.returncode == 0
     assert "Job 6 is PENDING (Resources)." in done.stderr
-    assert "What it prints" not in done.stderr
+    assert "Its output will be" not in done.stderr
 
 
 def test_a_batch_system_that_is_not_known_is_refused(programs: SlurmPrograms, file: str):

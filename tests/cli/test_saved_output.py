@@ -90,7 +90,7 @@ def test_the_output_of_a_canceled_job_is_kept(pm: Pm, manager: LocalManager, wd:
 
 def test_a_job_whose_output_is_captured_can_be_followed_to_its_end(pm: Pm, manager: LocalManager, wd: Path):
     manager.submit(Jobs().add(name="bad", script="until test -e go; do sleep 0.01; done; echo no; exit 1"))
-    assert "what it writes is kept if it fails" in pm("logs", "bad", code=1).stderr
+    assert "its output is kept if it fails" in pm("logs", "bad", code=1).stderr
     (wd / "go").touch()
     assert pm("logs", "--follow", "bad").stdout == "no\n"
 

@@ -182,7 +182,7 @@ def test_a_resumed_run_keeps_the_spec_of_its_allocations(left: Path, programs: S
     assert done.returncode == 0, done.stderr
     assert (
         "It asks for --nodes=2 --cores=4 --time=2h --partition=main --account=me --max-allocations=3 --"
-        " --constraint=fast; what was not given now is as it was." in done.stderr
+        " --constraint=fast; other options are those of the last submission." in done.stderr
     )
     text = (left.parent / ".qcgpjm-sbatch-left.2" / "batch.sh").read_text()
     for option in ("--nodes=2", "--ntasks-per-node=4", "--time=02:00:00", "--partition=main", "--constraint=fast"):

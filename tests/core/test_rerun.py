@@ -70,7 +70,7 @@ def test_succeeded_jobs_are_left_alone():
     driver.end("b", exit_code=1)
     assert driver.rerun("a", "b")[-1] == (
         "reply {'rerun': 1, 'jobs': ['b'], 'errors': {'a': \"job 'a' is SUCCEED; only jobs that ended without success"
-        ' runs again"}}'
+        ' run again"}}'
     )
     assert driver.rerun(states=FAILED)[-1] == "reply {'rerun': 0, 'jobs': []}"
 
@@ -193,7 +193,7 @@ def test_a_running_job_is_not_run_again():
     driver.submit(job("a"))
     driver.schedule()
     (reply,) = driver.rerun("a")
-    assert "job 'a' is SCHEDULED; only jobs that ended without success runs again" in reply
+    assert "job 'a' is SCHEDULED; only jobs that ended without success run again" in reply
 
 
 def test_descriptions_may_be_replaced():

@@ -111,7 +111,7 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
         assert manager.rerun("done") == {
             "rerun": 0,
             "jobs": [],
-            "errors": {"done": "job 'done' is SUCCEED; only jobs that ended without success runs again"},
+            "errors": {"done": "job 'done' is SUCCEED; only jobs that ended without success run again"},
         }
         assert manager.rerun(states="failed")["rerun"] == 5
         manager.wait4all()
@@ -125,7 +125,7 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
         assert manager.status("i")["jobs"]["i"]["data"]["status"] == "SUCCEED"
         nothing = run("qcg-pm", "rerun", "--path", tmp_path)
         assert nothing.returncode == 2
-        assert "what to run again" in nothing.stderr
+        assert "give NAMES, --failed" in nothing.stderr
         with pytest.raises(WrongArgumentsError):
             manager.rerun()
         with pytest.raises(RequestRefusedError, match="jobNames"):
