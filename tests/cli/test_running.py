@@ -213,8 +213,8 @@ def test_a_log_that_cannot_be_written_is_one_error_without_a_traceback(capfd: py
             3,
             [
                 "/r.json has been run in this run before, and is not run again: only jobs of it that have not ended"
-                " continue. To run jobs again that have not succeeded, give --rerun failed; for other requests, give another"
-                " file."
+                " continue. To run jobs again that have not succeeded, give --rerun failed; for other requests, give"
+                " another file."
             ],
         ),
     ],

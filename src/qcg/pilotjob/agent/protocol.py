@@ -61,7 +61,7 @@ class Hello(Struct, tag="hello"):
     """The CPUs that this agent may use, in the order of sockets, cores and threads."""
     version: str
     machine: list[list[int]] = []
-    """All CPUs of its machine, those of each core together, in the same order."""
+    """All CPUs of its machine, grouped by core, in the same order."""
     gpus: list[str] = []
     """GPU ids given by the batch system; empty without."""
     protocol: int = 1

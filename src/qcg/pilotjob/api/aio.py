@@ -149,8 +149,8 @@ class AsyncManager:
         return await self._data({"request": "releaseJob", "jobNames": name_list(names)})
 
     async def set(self, names: Names, **changes: Any) -> dict[str, Any]:
-        """Change what waiting jobs ask for: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns their
-        number, and errors for the others."""
+        """Change the requests of waiting jobs: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns
+        their number, and errors for the others."""
         return await self._data({"request": "setJob", "jobNames": name_list(names), **changes})
 
     async def remove(self, names: Names) -> dict[str, Any]:

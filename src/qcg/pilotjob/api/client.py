@@ -148,8 +148,8 @@ class Manager(Queries, NotebookDisplay):
         return self._data({"request": "releaseJob", "jobNames": name_list(names)})
 
     def set(self, names: Names, **changes: Any) -> dict[str, Any]:
-        """Change what waiting jobs ask for: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns their
-        number, and errors for the others."""
+        """Change the requests of waiting jobs: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns
+        their number, and errors for the others."""
         return self._data({"request": "setJob", "jobNames": name_list(names), **changes})
 
     def remove(self, names: Names) -> dict[str, Any]:
@@ -161,9 +161,9 @@ class Manager(Queries, NotebookDisplay):
     ) -> dict[str, Any]:
         """Run jobs again that have ended without success, and their omitted dependents.
 
-        `names`: jobs and iterations; all by default. `states`: only what is FAILED, CANCELED or OMITTED. `jobs`: new
-        descriptions for some of the jobs. Returns the number of jobs and iterations, the names of the jobs, and errors.
-        """
+        `names`: jobs and iterations; all by default. `states`: only jobs and iterations that are FAILED, CANCELED or
+        OMITTED. `jobs`: new descriptions for some of the jobs. Returns the number of jobs and iterations, the names of
+        the jobs, and errors."""
         return self._data(rerun_request(names, states, jobs))
 
     # -- waiting ----------------------------------------------------------------------------------------------------

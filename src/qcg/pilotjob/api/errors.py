@@ -59,7 +59,7 @@ class FileError(QCGPJMAError):
 
 
 class ServiceError(QCGPJMAError):
-    """The manager could not be started, or cannot do what was asked for."""
+    """The manager could not be started, or cannot carry out the request."""
 
 
 class TimeoutElapsed(Exception):

@@ -35,7 +35,7 @@ main()
 
 
 class ManagerProcess:
-    """A manager process that ends when told to, and when this process ends, however that happens: it reads from a pipe
+    """A manager process that ends on request, and when this process ends in any way: it reads from a pipe
     whose other end this process holds open. A byte in the pipe means `finish`."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:

@@ -126,7 +126,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     newest = newest_with_jobs(runs)
     raise NoManager(
         f"{describe_run_without_manager(newest)} See what happened with `qcg-pm report {newest}`, start another manager"
-        " with `qcg-pm-service --net`, or say where one is with --path",
+        " with `qcg-pm-service --net`, or name its directory with --path",
         newest,
         skipped,
     )

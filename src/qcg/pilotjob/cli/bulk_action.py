@@ -58,7 +58,7 @@ def apply_to_jobs(
 
 
 def _result_lines(answer: dict[str, Any], participle: str) -> list[str]:
-    """What was done, and which jobs a host has to end that does not answer at the moment."""
+    """A sentence about the changed jobs, and the jobs that unreachable hosts have to end."""
     unreachable = answer.get("unreachable", {})
     untold = {name for host in unreachable.values() for name in host["jobs"]}
     done = answer[participle] - len(untold)

@@ -14,6 +14,6 @@ class Refusal(click.ClickException):
 
 
 class Denial(click.ClickException):
-    """The manager, or the state of the jobs, does not allow what the command asks for."""
+    """The manager, or the state of the jobs, does not allow the action of the command."""
 
     exit_code = FAILURE

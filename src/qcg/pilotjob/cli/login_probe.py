@@ -1,4 +1,4 @@
-"""One login with `ssh -v`, taken apart into its steps by what ssh writes."""
+"""One login with `ssh -v`, split into its steps by the output of ssh."""
 
 from __future__ import annotations
 

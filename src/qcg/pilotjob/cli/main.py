@@ -17,7 +17,7 @@ COMMANDS = {
     "run": "Run a request file and wait for all its jobs.",
     "validate": "Check a request file without running anything.",
     "schema": "Print the JSON Schema of request files.",
-    "report": "Show what happened in a run: counts, times, utilisation, failures.",
+    "report": "Show the report on a run: counts, times, utilisation, failures.",
     "dashboard": "Serve a web page about a run, for its owner.",
     "runs": "List the runs of a directory with their states.",
     "clean": "Remove the files of runs that have ended.",

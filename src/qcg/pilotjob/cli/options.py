@@ -71,7 +71,7 @@ _SHARED = [
         "--hosts",
         type=click.Path(readable=False),
         metavar="FILE",
-        help="Remote hosts, besides those of ~/.config/qcg-pm/hosts.toml: see `qcg-pm hosts`.",
+        help="Remote hosts, in addition to ~/.config/qcg-pm/hosts.toml: see `qcg-pm hosts`.",
     ),
     click.option(
         "--envschema",
@@ -273,7 +273,7 @@ def shared(command: Command) -> Command:
 
 
 def resolve_cores(given: dict[str, Any]) -> None:
-    """Put what `--cores` means into `nodes`."""
+    """Convert `--cores` into `nodes`."""
     if given["cores"] is None:
         return
     if given["nodes"] is not None:

@@ -156,7 +156,7 @@ def _open(path: str) -> BinaryIO:
         raise Denial(f"{path} cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Denial(f"{path} is no file, so what was written to it cannot be shown")
+        raise Denial(f"{path} is no file, so its content cannot be shown")
     return os.fdopen(descriptor, "rb")
 
 

@@ -28,7 +28,7 @@ def set_target(context: click.Context, target: Target) -> None:
 
 
 def target_of(context: click.Context, path: str | None, address: str | None) -> Target:
-    """The options of the command, or else those given before it."""
+    """The options of the command, or else the options given before it."""
     own = Target(path, address)
     before: Target = context.meta.get(_TARGET, Target())
     target = before if own == Target() else own

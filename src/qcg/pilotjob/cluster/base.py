@@ -172,8 +172,9 @@ class AllocationQueue(ABC):
         """The options that ask for such an allocation, with `spec.further` at the end. `name`: its name in the queue,
         unless `spec` has one. `wd`: the working directory of the run, absolute. Pure.
 
-        They ask for what batch scripts rely on (`batch/script.py`): bash on the first node, the environment of the
-        submitting process, and standard output and standard error in one file that can be read while the script runs.
+        They request the features that batch scripts rely on (`batch/script.py`): bash on the first node, the
+        environment of the submitting process, and standard output and standard error in one file that can be read while
+        the script runs.
 
         Raises: `BatchError` for a field of `spec` that the batch system lacks, or a value that it does not take.
         """
@@ -195,8 +196,8 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options_kept(self, earlier: Sequence[str], further: Sequence[str]) -> list[str]:
-        """The further options of an earlier submission that the next one keeps: those that `further` does not replace,
-        and that are not about one start only. Pure.
+        """The further options of an earlier submission that the next one keeps: options that `further` does not
+        replace, and that are not about one start only. Pure.
 
         Raises: nothing.
         """
@@ -276,7 +277,7 @@ class BatchSystem(ABC):
     address_hint: str = ""
     """Where a user sees the addresses of nodes, as the end of a sentence."""
     start_hint: str = ""
-    """What a user does to get into an allocation, as a clause."""
+    """Instructions for starting inside an allocation, as a clause."""
     signals_all_processes: bool = False
     """When it ends an allocation, all processes of the batch script get SIGTERM, not only its first one. Otherwise
     `batch/allocation_runner.py` passes the signal on to the manager."""

@@ -54,7 +54,8 @@ class RemoteQueue(Struct, frozen=True, kw_only=True):
     limit, which is a little longer than the wall time of the job.
     """
     reserved: list[str] = []
-    """Options that users cannot give: those that would change the name of the batch job, or start it several times."""
+    """Options that users cannot give: options that would change the name of the batch job, or start it several
+    times."""
     variables: dict[str, str] = {}
     """For options of a script: the variable that the batch system would prefer to the option."""
 
@@ -96,6 +97,6 @@ class RemoteQueue(Struct, frozen=True, kw_only=True):
     grace: float = 8.0
     """Seconds between SIGTERM and SIGKILL for the processes of a job: less than the batch system gives."""
     submit_poll_interval: float = 60.0
-    """Seconds between two looks at the queue while batch jobs wait."""
+    """Seconds between two queries of the queue while batch jobs wait."""
     poll_interval: float = 60.0
-    """Seconds between two looks at the queue while all batch jobs run."""
+    """Seconds between two queries of the queue while all batch jobs run."""

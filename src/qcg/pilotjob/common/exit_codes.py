@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FAILURE = 1
-"""A job did not succeed, a request was refused, or the manager denied what the command asked for."""
+"""A job did not succeed, a request was refused, or the manager denied the request of the command."""
 CANNOT_START = 2
 """The command could not start: wrong options, a file that cannot be read, no manager."""
 UNABLE = 3

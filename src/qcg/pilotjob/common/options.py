@@ -32,7 +32,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
     named: tuple[str, ...] = ()
     """Named counters: `license=4` of the run, `fpga=2/node` of each of its nodes."""
     hosts: str | None = None
-    """Path of a file with remote hosts, besides those of the site and of the user."""
+    """Path of a file with remote hosts, besides the files of the site and of the user."""
     envschema: str = "auto"
     report_format: ReportFormat = "text"
     report_file: str = "jobs.report"

@@ -19,7 +19,7 @@ _NOT_ASCII_OR_DELETE = re.compile("[^\x00-\x7e]")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with every invisible character escaped, apart from those in `keep` (line breaks, tabs)."""
+    """The text with every invisible character escaped, apart from characters in `keep` (line breaks, tabs)."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

@@ -52,12 +52,13 @@ class CoreState:
         self.prefillable: dict[Attempt, None] = {}
         """Attempts that got their cores since the last prefill and can take others behind them."""
         self.orphaned: dict[Attempt, Grant] = {}
-        """Attempts of an earlier manager whose grant is no longer fully part of the run, with what they still hold."""
+        """Attempts of an earlier manager whose grant is no longer fully part of the run, with the resources that they
+        still hold."""
         self.cleanups: dict[str, Cleanup] = {}
         """Attempts that have ended, or must end, and are not known to be gone from all their nodes; by id."""
         self.first_reports: dict[str, float] = {}
-        """By node, the time of the first report of its host to this manager. Attempts scheduled earlier are those of an
-        earlier manager."""
+        """By node, the time of the first report of its host to this manager. Attempts scheduled before that time belong
+        to an earlier manager."""
         self.unreachable_since: dict[str, float] = {}
         """Time since which each unreachable node has been silent."""
         self.unreachable_reasons: dict[str, str] = {}

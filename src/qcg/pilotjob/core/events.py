@@ -137,7 +137,7 @@ class Warned(Struct, frozen=True, gc=False):
 
 
 class ShutDown(Struct, frozen=True, gc=False):
-    """This manager ends: nothing more is started, and `disposition` says what happens to jobs that are not final."""
+    """This manager ends: nothing more is started, and `disposition` defines the effect on jobs that are not final."""
 
     disposition: Disposition
     message: str

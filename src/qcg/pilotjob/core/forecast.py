@@ -33,7 +33,7 @@ MARGIN = 1.5
 
 
 class Forecast(NamedTuple):
-    """The earliest time at which a request fits into a group of nodes, and what is needed there."""
+    """The earliest time at which a request fits into a group of nodes, and the resources it needs there."""
 
     at: float
     """Infinite if the time is not known."""
@@ -42,7 +42,7 @@ class Forecast(NamedTuple):
     node: str = ""
     """Node of this attempt that is awaited."""
     spare: Mapping[Node, Spare] = MappingProxyType({})
-    """The nodes chosen for the request, each with what is free there at that time and not needed."""
+    """The nodes chosen for the request, each with its free and unneeded resources at that time."""
     learned_until: float = math.inf
     """First end among those awaited that is expected only from the durations of earlier attempts."""
     cost: int = 0
@@ -126,7 +126,7 @@ def _cores_anywhere(now: float, nodes: list[tuple[Node, Sequence[Release]]], wan
     if missing > 0 or last is None:
         return Forecast(math.inf, cost=cost)
     at = max(last.end, now)
-    # Cores that are not free yet come first, so that what is free now can be used beyond that time.
+    # Cores that are not free yet come first, so that cores that are free now can be used beyond that time.
     later = {node: _released_cores(releases, at, now) for node, releases in reversed(nodes)}
     needed: dict[Node, int] = {}
     for node, count in [*later.items(), *[(node, node.nfree) for node in later]]:

@@ -30,8 +30,8 @@ def why_no_host(pool: Pool, description: JobDescription) -> str | None:
 
 
 def shared_total(pool: Pool, request: ResourceRequest, *, of_cores: bool) -> int:
-    """The number of cores or nodes that an iteration scheduler shares out: those of the group that the request names,
-    and for any host, those of the largest host."""
+    """The number of cores or nodes that an iteration scheduler shares out: the number in the group that the request
+    names, or in the largest host for any host."""
     target = pool.target(request)
     if any(isinstance(group, SlotGroup) for group in target.groups):
         raise single_problem(

@@ -227,7 +227,7 @@ class AnyHost:
         return min([group.least_cores(request) for group in self.groups], default=1)
 
     def allocate(self, request: ResourceRequest) -> Grant | None:
-        """Take a grant on one host: those with more free cores are tried first."""
+        """Take a grant on one host: hosts with more free cores are tried first."""
         return self.allocate_outside(frozenset(), request)
 
     def allocate_outside(self, blocked: Set[NodeGroup], request: ResourceRequest) -> Grant | None:

@@ -16,7 +16,7 @@ from qcg.pilotjob.description.model import DependencyKind, JobDescription
 
 
 def entries_of(description: JobDescription) -> Iterator[tuple[DependencyKind, str]]:
-    """All dependencies of a job: the kind, and what is named."""
+    """All dependencies of a job: the kind, and the named job or iteration."""
     for entry in description.after:
         yield "after", entry
     yield from description.outcomes

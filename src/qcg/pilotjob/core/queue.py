@@ -31,7 +31,7 @@ MANY_REQUESTS = 4096
 
 
 class Demand(NamedTuple):
-    """What an attempt asks for."""
+    """The resource request, wall time and priority of an attempt."""
 
     request: ResourceRequest
     wall_time: float
@@ -48,7 +48,7 @@ class QueueEntry:
     __slots__ = ("fresh", "in_line", "job", "line", "ready", "size", "wall_time")
 
     rank: int = 0
-    """What the priority adds to the number of the job: its place in the queue is the sum. Jobs without a priority
+    """The rank of the priority; its sum with the job number is the place in the queue. Jobs without a priority
     share this value."""
 
     def __init__(self, job: Job, line: QueueLine, wall_time: float | None = None, size: int | None = None) -> None:

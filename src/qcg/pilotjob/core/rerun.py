@@ -151,7 +151,7 @@ class _Selection:
             return
         job, position = found
         one = self._found.get(job)
-        # A single iteration is looked at alone: a request may name all iterations of a large job.
+        # A single iteration is checked alone: a request may name all iterations of a large job.
         candidates = [position] if one is not None and position >= 0 else [] if one is None else unsuccessful(job)
         chosen = [place for place in candidates if self._core.state_of(job, place) in self._states]
         if one is None or not chosen:

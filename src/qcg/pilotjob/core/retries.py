@@ -209,7 +209,7 @@ _NO_RETRY = _RetryOfJob()
 def _grown_request(core: CoreState, own: _RetryOfJob, current: ResourceRequest, steps: int) -> ResourceRequest:
     """The request after so many steps, or the largest one before it that the nodes of the run can satisfy.
 
-    `current`: the request of the last attempt. What an iteration scheduler has chosen does not grow.
+    `current`: the request of the last attempt. Sizes chosen by an iteration scheduler do not grow.
     """
     assert own.retry is not None
     cores_shared = own.sharing is not None and own.sharing.of == "cores"

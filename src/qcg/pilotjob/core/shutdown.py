@@ -1,4 +1,4 @@
-"""Shutdown policy: what the end of a manager does to running and to waiting jobs."""
+"""Shutdown policy: the effect of a manager's end on running and waiting jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cause(Enum):
 
 
 class Disposition(Enum):
-    """What happens to jobs that are not final when a manager ends."""
+    """The effect of a manager's end on jobs that are not final."""
 
     REQUEUE = "requeue"
     """Running attempts are ended, and their jobs are QUEUED again. Waiting jobs stay QUEUED."""

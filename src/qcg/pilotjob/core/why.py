@@ -1,4 +1,4 @@
-"""Explanations of job states for `why`: what a job waits for, where it runs, how it ended."""
+"""Explanations of job states for `why`: why a job waits, where it runs, how it ended."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Access:
         )
 
     def check_read(self, headers: Mapping[str, str]) -> Refused | None:
-        """Refuse requests for data without the token or the cookie, and those that pages of other origins send."""
+        """Refuse requests for data without the token or the cookie, and requests from pages of other origins."""
         if not self.is_known(headers):
             return Refused(
                 HTTPStatus.UNAUTHORIZED,

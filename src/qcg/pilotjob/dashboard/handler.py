@@ -34,7 +34,7 @@ SECONDS_FOR_STRANGERS = 3.0
 SECONDS_TO_SEND = 20.0
 """In which a client must take an answer, or the next event."""
 SECONDS_BETWEEN_SIGNS = 15.0
-"""Between two lines of a stream of events without news."""
+"""Between two lines of an idle event stream."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src"
@@ -322,7 +322,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _headers(given: Message) -> dict[str, str]:
-    """Headers by name. Of those that are given twice none is used: two readers could take different ones."""
+    """Headers by name. A header that is given twice is not used: two readers could take different ones."""
     found: dict[str, str] = {}
     twice: set[str] = set()
     for name, value in given.items():

@@ -91,7 +91,7 @@ def read_report_data(run: FollowedRun) -> ReportData:
 
 
 def _listed(run: FollowedRun, query: JobQuery, most: int) -> Listed:
-    """All lines if they are few, else those that failed, the slowest, and as many as fit."""
+    """All lines if they are few, else failed ones, the slowest, and as many others as fit."""
     total = run.jobs(replace(query, limit=1)).total
     chosen: dict[str, JobLine] = {}
     queries = [query]
@@ -117,7 +117,7 @@ def _pages(run: FollowedRun, query: JobQuery, limit: int) -> Iterator[JobLine]:
 
 
 def _iterations(run: FollowedRun, jobs: Listed) -> dict[str, Listed]:
-    """Iterations of listed jobs, of those with failures first."""
+    """Iterations of listed jobs, jobs with failures first."""
     found: dict[str, Listed] = {}
     left = MOST_LINES
     iterated = [line for line in jobs.lines if line.iterations]

@@ -82,7 +82,7 @@ class LaneRunner:
         raise NotImplementedError
 
     def take(self) -> List[Handover]:
-        """The handovers since the last call, those of one lane in their order."""
+        """The handovers since the last call; handovers of one lane are in order."""
         raise NotImplementedError
 
     def suspend(self) -> None:

@@ -169,7 +169,7 @@ class Ledger:
         """Give new records numbers above `number`, the last one that the manager has seen.
 
         A crash of this machine may have taken records from the ledger. If others got their numbers, the manager would
-        take those for repetitions."""
+        take the new records for repetitions."""
         if number > self.reported:
             shift = number - self.reported
             self._lines.append(form.renumbered_line(self.reported, shift))

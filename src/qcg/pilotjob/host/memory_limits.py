@@ -88,7 +88,7 @@ class MemoryLimits:
         self.next_measurement = soon if self.next_measurement is None else min(self.next_measurement, soon)
 
     def measure(self, now: float, jobs: Dict[str, ActiveJob]) -> List[Tuple[ActiveJob, str]]:
-        """Measure all watched jobs. Returns those above their limits, each with its message."""
+        """Measure all watched jobs. Returns the jobs above their limits, each with its message."""
         over = []
         began = _cpu_time()
         snapshot = process_tree.Snapshot()
@@ -113,7 +113,7 @@ class MemoryLimits:
 
     def ended(self, job: ActiveJob) -> None:
         """Complete the usage of a job without processes, and its reason if the kernel has ended it. To be called for
-        jobs with a limit, and for those that `may_be_out_of_memory`."""
+        jobs with a limit, and for jobs that `may_be_out_of_memory`."""
         watched = self._watched.pop(job.id, None)
         if watched is not None and job.usage is not None:
             job.usage = job.usage._replace(memory=max(job.usage.memory, watched.peak))

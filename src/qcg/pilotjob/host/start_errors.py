@@ -16,7 +16,7 @@ _LONGEST_ARGUMENT = 128 * 1024
 
 
 class Unstartable(Exception):
-    """The launch cannot be carried out; the text says what was missing."""
+    """The launch cannot be carried out; the text says what is missing."""
 
 
 class NoCapacity(Unstartable):

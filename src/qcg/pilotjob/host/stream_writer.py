@@ -215,7 +215,7 @@ class StreamWriter:
             self._close(attempt, descriptor)
 
     def _drain(self, attempt: Attempt) -> None:
-        """The job is over: store what its pipes hold. What other processes write later is stored as well."""
+        """The job is over: store the data in its pipes. Later output of other processes is stored as well."""
         for descriptor in list(attempt.pipes):
             left = _readable_bytes(descriptor)
             while left > 0 and descriptor in attempt.pipes:
@@ -257,7 +257,7 @@ class StreamWriter:
     # Pipes
 
     def _read(self, descriptor: int, most: int) -> int:
-        """Collect what is in a pipe. Returns the number of bytes."""
+        """Collect the data in a pipe. Returns the number of bytes."""
         attempt = self._by_pipe[descriptor]
         try:
             data = os.read(descriptor, most)

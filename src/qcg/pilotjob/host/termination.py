@@ -64,7 +64,7 @@ class Termination:
         self.kill_at = min(self.kill_at, kill_at)
 
     def signal_members(self, members: Dict[int, process_tree.Process], now: float) -> None:
-        """Signal members that were not signalled before, and those whose grace period is over."""
+        """Signal members that were not signalled before, and members whose grace period is over."""
         launchers = process_tree.launchers(members.values())
         self.has_ranks = self.has_ranks or len(launchers) < len(members)
         signalled = (self.known.keys() & members.keys()) - launchers

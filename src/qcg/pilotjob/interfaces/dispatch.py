@@ -78,7 +78,7 @@ async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> 
 
 def answer_at_once(manager: Manager, raw: bytes) -> Answer | None:
     """Answer a small request from counters alone, without waiting for another turn of the event loop; None for all
-    other requests, and for those that fail. Displays ask for these again and again, also while the manager is busy."""
+    other requests, and for failed ones. Displays ask for these again and again, also while the manager is busy."""
     try:
         request = decode_request(raw)
         return overview(manager, request) if type(request) is requests.Status else None

@@ -189,7 +189,7 @@ class Journal(RegistryReader):
             self._connection.execute("PRAGMA shrink_memory")
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit, unless told otherwise, and merge the WAL into the main file. A second call does nothing."""
+        """Commit unless disabled, and merge the WAL into the main file. A second call does nothing."""
         if self._closed:
             return
         try:

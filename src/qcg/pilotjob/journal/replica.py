@@ -1,7 +1,7 @@
 """A private copy of a registry that follows its manager, for displays that read a run for a long time.
 
 A manager opens its registry with an exclusive lock, so that no other process may open the file. Displays read a copy in
-the temporary directory, and copy what is new when they refresh.
+the temporary directory, and copy new data when they refresh.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RegistryReplica:
             return self._connect()
 
     def find_damage(self) -> bool:
-        """Check the whole registry for damage. Later connections show what can be read of a damaged one."""
+        """Check the whole registry for damage. Later connections show the readable part of a damaged one."""
         with self._lock, reading(self._path):
             connection = self._open_copy()
         try:

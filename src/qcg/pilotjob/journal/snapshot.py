@@ -58,7 +58,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def readable_part(connection: sqlite3.Connection, path: Path, *, whole: bool) -> sqlite3.Connection:
-    """The connection itself, prepared for queries; of a damaged registry, a connection to what can be read of it."""
+    """The connection itself, prepared for queries; of a damaged registry, a connection to its readable part."""
     check_format(connection, path)
     complete_columns(connection)
     if is_damaged(connection, whole=whole):

@@ -129,7 +129,7 @@ def with_run_directory(launch: Launch, path: str) -> Launch:
 
 
 def seen_grant(request: ResourceRequest, grant: Grant, site: Site) -> Grant:
-    """The grant as the job sees it. The slot of a batch system stands for what the job has requested."""
+    """The grant as the job sees it. The slot of a batch system stands for the request of the job."""
     assert site.remote is not None
     if not site.remote.slots:
         return grant

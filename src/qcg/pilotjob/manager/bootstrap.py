@@ -191,7 +191,7 @@ def _restore(engine: Engine, run_dir: Path, placement: Placement) -> None:
 
 
 def _remember(journal: Journal, options: Options, site: Site, placement: Placement) -> None:
-    """Store what a resumed manager and the report need."""
+    """Store metadata for a resumed manager and the report."""
     resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in placement.specs]
     inside = current_allocation(os.environ)
     journal.set_metadata(STARTED_IN_ALLOCATION, placement.job_id or (inside.id if inside is not None else ""))
@@ -203,5 +203,5 @@ def _remember(journal: Journal, options: Options, site: Site, placement: Placeme
     journal.set_metadata(OPTIONS, options)
     journal.set_metadata(RESOURCES, resources)
     journal.commit()
-    # Includes what an earlier manager had no time to sync: agents forget the records that are acknowledged.
+    # Includes data that an earlier manager had no time to sync: agents forget the records that are acknowledged.
     journal.sync()

@@ -69,7 +69,7 @@ class Claims:
     def __init__(self, directory: Path | None = None) -> None:
         given = os.environ.get(CORE_CLAIMS)
         self._directory = directory or (Path(given) if given else Path(f"/tmp/qcg-pm-{os.geteuid()}"))
-        # Processes of another pid namespace cannot be looked at, so each namespace has a file of its own.
+        # Processes of another pid namespace are not visible, so each namespace has a file of its own.
         self._name = f"cores-{boot_id() or 'boot'}-{_pid_namespace()}"
 
     def claim(self, run_dir: Path, cores: list[int], *, shared: bool = False) -> tuple[list[int], list[Claim]]:

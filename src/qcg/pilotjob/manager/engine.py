@@ -232,7 +232,7 @@ class Engine(ExecutorObserver):
 
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
         self.dispatch(events.HostReported(nodes, live))
-        # A host that this manager knows had only lost its connection: its attempts are no news.
+        # A host that this manager knows had only lost its connection: its attempts are not reported again.
         found = 0 if host in self._known_hosts else count_adopted(self.state, live)
         self._known_hosts.add(host)
         if found:

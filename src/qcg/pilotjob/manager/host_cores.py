@@ -81,7 +81,7 @@ class HostCores:
             self.release()
             self.notices.append(
                 f"All {_cores(node)} of this host are in use by {runs}: this run shares them, and its jobs are not"
-                " bound to cores. With --share-cores they are bound all the same."
+                " bound to cores. With --share-cores they are bound nevertheless."
             )
             return msgspec.structs.replace(placement, bindings={})
         self.notices.append(

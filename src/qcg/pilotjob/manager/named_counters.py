@@ -13,7 +13,7 @@ from qcg.pilotjob.description.errors import DescriptionError
 
 
 def with_named_counters(specs: Sequence[NodeSpec], named: Sequence[str]) -> list[NodeSpec]:
-    """The nodes, those of the run itself with the counters that `--resource NAME=N/node` gives to each of them."""
+    """The nodes; nodes of the run itself get the counters that `--resource NAME=N/node` gives to each of them."""
     if not named:
         return list(specs)
     _, on_nodes = parse_options(named)

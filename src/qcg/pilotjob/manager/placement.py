@@ -204,5 +204,5 @@ class AllocationLayouts(NodeLayouts):
             return []
         names = list_names(sorted(self.unbound))
         return [
-            f"{names}: the CPUs there are not those that {self._system} counts; jobs are not bound to their cores there"
+            f"{names}: the CPUs there differ from the record of {self._system}; jobs are not bound to their cores there"
         ]

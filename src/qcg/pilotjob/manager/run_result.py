@@ -58,7 +58,7 @@ class RunResult(msgspec.Struct, kw_only=True):
     batch_system: str = ""
     """Name of the batch system of the allocation."""
     serves: bool = False
-    """The manager served clients until it was told to finish."""
+    """The manager served clients until the request to finish."""
 
     @property
     def nothing_accepted(self) -> bool:

@@ -45,7 +45,8 @@ class ShutdownSequence:
             self.run_is_left = True
             return
         self._engine.dispatch(Deadline(0.0))  # a job that waits now stays QUEUED
-        # An agent that has ended cannot repeat what was not written. The end of an allocation does not wait for that.
+        # An agent that has ended cannot repeat records that were not written. The end of an allocation does not wait
+        # for that.
         if cause is not Cause.TIME and not await self._stored():
             return
         self._settle_jobs(shutdown)

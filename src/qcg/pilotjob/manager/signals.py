@@ -1,5 +1,5 @@
-"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once. Also what
-it does about errors that no code handles."""
+"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once. Also handles
+errors that no other code handles."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EarlySignals:
 
 
 class SignalWatch:
-    """Turns signals into shutdown requests, between `begin` and `end`. Later ones only shorten what is left to do."""
+    """Turns signals into shutdown requests, between `begin` and `end`. Later signals only shorten the shutdown."""
 
     def __init__(
         self,

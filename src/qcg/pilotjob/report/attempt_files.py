@@ -85,7 +85,7 @@ def attempts_frame(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 
 def write_csv(found: Iterable[AttemptRow], file: TextIO, shown: Callable[[str], str] | None = None) -> None:
-    """Write a head line and a line for each attempt. Times are ISO 8601 in UTC; what is not known is empty.
+    """Write a head line and a line for each attempt. Times are ISO 8601 in UTC; unknown values are empty.
 
     `shown`: converts texts, such as names, that would control a terminal.
     """

@@ -22,7 +22,7 @@ from qcg.pilotjob.report.record import cpu_efficiency, memory_of
 
 
 class AttemptRow(Struct, frozen=True, gc=False):
-    """One attempt. Times are seconds since 1970; what is not known is None."""
+    """One attempt. Times are seconds since 1970; unknown values are None."""
 
     name: str
     """The name of the job, or `job:INDEX` for an iteration."""
@@ -71,7 +71,7 @@ class AttemptRow(Struct, frozen=True, gc=False):
 
 
 USAGE = "cpu_seconds", "cpu_efficiency", "max_memory", "minor_faults", "major_faults", "read_bytes", "written_bytes"
-"""Fields with what an attempt used."""
+"""Fields with the resource usage of an attempt."""
 TIMES = ("submitted", "scheduled", "started", "ended")
 """Fields with a time."""
 

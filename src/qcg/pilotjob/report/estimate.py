@@ -83,7 +83,7 @@ def _last_spread(known: Sequence[Load]) -> float:
 
 
 def _average(known: Sequence[Load]) -> float:
-    """Seconds that a job of unknown duration adds: as many as one of those that have ended."""
+    """Seconds that a job of unknown duration adds: the average of ended jobs."""
     weights = [max(load.ended, 1) for load in known]
     each = [weight * (load.mean or 0.0) / load.places for weight, load in zip(weights, known, strict=True)]
     return sum(each) / sum(weights)

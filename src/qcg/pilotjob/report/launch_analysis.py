@@ -71,7 +71,7 @@ class NodeUse(Struct, frozen=True):
 
 class LaunchAnalysis(Struct, frozen=True):
     attempts: int
-    """Attempts that have started, also those that were repeated."""
+    """Attempts that have started, also repeated ones."""
     waits: Statistics | None
     """Seconds from submission to start, of jobs and iterations."""
     launches: Statistics | None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 5
 MOST_NODES = 20
-"""The most nodes that are listed: those with the lowest efficiency."""
+"""The most nodes that are listed: the nodes with the lowest efficiency."""
 
 
 def print_analysis(analysis: LaunchAnalysis, console: Console) -> None:

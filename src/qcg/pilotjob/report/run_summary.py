@@ -28,7 +28,7 @@ class NodeSummary(Struct, frozen=True):
     reason: str = ""
     """Why it is not ready."""
     remote: bool = False
-    """A remote host, whose cores do not count among those of the run."""
+    """A remote host, whose cores do not count as cores of the run."""
 
 
 class Group(Struct, frozen=True):
@@ -79,7 +79,7 @@ class History(Struct, frozen=True):
     starts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
     failures: tuple[int, ...] = ()
-    """Attempts that have failed, also those that were repeated."""
+    """Attempts that have failed, also repeated ones."""
 
 
 class RunSummary(Struct, frozen=True):
@@ -110,7 +110,7 @@ class RunSummary(Struct, frozen=True):
     running: int
     """Attempts that run."""
     nodes: tuple[NodeSummary, ...]
-    """The nodes, those that are not ready first; at most `MOST_NODES`."""
+    """The nodes, unavailable ones first; at most `MOST_NODES`."""
     more_nodes: int
     """The number of nodes beyond these, all of them ready."""
     rates: Rates | None

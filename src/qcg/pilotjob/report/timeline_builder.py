@@ -104,7 +104,7 @@ class Builder:
         return Load.of(starts, ends, cores, failed, self._first)
 
     def _times(self, attempts: array[int]) -> tuple[array[float], array[float], array[float]]:
-        """Starts, ends, and the ends of those that failed."""
+        """Starts, ends, and ends of failed attempts."""
         starts, ends = (array("d", map(column.__getitem__, attempts)) for column in (self._starts, self._ends))
         states = map(self._columns.states.__getitem__, attempts)
         return starts, ends, array("d", compress(ends, map(FAILED.__eq__, states)))

@@ -52,10 +52,10 @@ class RowFormat(Protocol):
         """Raise BadRow when a row is wrong."""
 
     def are_correct(self, rows: list[bytes], columns: tuple[str, ...]) -> bool:
-        """Whether all rows are known to be correct, without a look at each of them."""
+        """Whether all rows are known to be correct without a check of each row."""
 
     def correct_rows(self, block: bytes, columns: tuple[str, ...]) -> list[tuple[int, int]]:
-        """Begin and end of correct rows at the start of a block of whole lines: as far as can be told quickly."""
+        """Begin and end of correct rows at the start of a block of whole lines: as far as a quick check shows."""
 
     def parse(self, row: bytes, columns: tuple[str, ...]) -> dict[str, Any]:
         """The values of a row that was checked before."""

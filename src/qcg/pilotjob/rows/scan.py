@@ -79,7 +79,7 @@ class Scan:
         return rest
 
     def _scan_quoted(self, block: bytes) -> int:
-        """Scan rows with quotes and carriage returns, up to the first one that has to be looked at; returns its
+        """Scan rows with quotes and carriage returns, up to the first one that needs a full check; returns its
         offset in the block."""
         rows = self._format.correct_rows(block, self.columns)
         if not rows or max([end - begin for begin, end in rows]) > LONGEST_ROW:

@@ -1,8 +1,7 @@
 """Reads output streams: the files in which the output of many jobs of a run is collected.
 
-The format is described in `host/stream_format.py`. An index leads to the frames of an attempt; what was written after
-its last record is found by reading the headers of the frames. Damaged and cut-off frames are skipped.
-"""
+The format is described in `host/stream_format.py`. An index leads to the frames of an attempt; data after its last
+record is found by reading the headers of the frames. Damaged and cut-off frames are skipped."""
 
 from __future__ import annotations
 
@@ -98,7 +97,7 @@ class StreamFile:
         self.path = path
         self._descriptor = open_own(path)
         self.damaged = 0
-        """Number of frames that were damaged, of those read so far."""
+        """Number of damaged frames among the frames read so far."""
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -61,7 +61,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     agents: bool | None = False
     """Whether agents without a manager are alive; None when that is not known."""
     problem: str = ""
-    """What of the registry cannot be read, or why."""
+    """The unreadable part of the registry, or the reason."""
     hosts: tuple[str, ...] = ()
     """Remote hosts on which jobs of the run may still be running."""
 

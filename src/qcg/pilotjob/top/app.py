@@ -1,4 +1,4 @@
-"""The loop of the terminal view: keys, signals and news of the run become events, and the model is drawn."""
+"""The loop of the terminal view: keys, signals and changes of the run become events, and the model is drawn."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _App:
             self._workers.want(effect)
 
     def _await_input(self) -> None:
-        """Wait for keys, news, signals or the next tick, and turn them into events."""
+        """Wait for keys, changes, signals or the next tick, and turn them into events."""
         now = time.monotonic()
         interval = FOLLOW_TICK if self._model.view == "output" else TICK
         timeout = self._ticked + interval - now

@@ -162,7 +162,7 @@ class Model(Struct, frozen=True):
     behind: tuple[View, ...] = ()
     """The views to go back to."""
     group: int = 0
-    """The selected group in the overview: those of failures first, then those that wait."""
+    """The selected group in the overview: groups of failures first, then waiting ones."""
     jobs: JobsList = JobsList()
     marked: frozenset[str] = frozenset()
     job: JobView | None = None

@@ -53,7 +53,7 @@ class DependencyGraph:
         """Checksum of the name in the upper half, number of the job in the lower half; sorted."""
 
     def of(self, connection: sqlite3.Connection, name: str) -> list[Dependency]:
-        """The dependencies of a job, then those of other jobs on it."""
+        """The dependencies of a job, then dependencies of other jobs on it."""
         job = name.partition(":")[0]
         return [*self._before(connection, job), *self._behind(connection, job)]
 

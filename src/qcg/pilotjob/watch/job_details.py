@@ -281,7 +281,7 @@ def _open_attempt(found: FoundJob) -> Attempt | None:
 
 
 def _description_form(description: JobDescription) -> dict[str, Any]:
-    """The description in the form of request files, without what is missing or the default."""
+    """The description in the form of request files, without missing and default values."""
     form: dict[str, Any] = {"name": description.name, "execution": execution_form(description.execution)}
     form["resources"] = resources_form(description)
     if description.iteration is not None:

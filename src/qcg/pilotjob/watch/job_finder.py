@@ -163,7 +163,7 @@ class _Selection:
         return f"{ {'submitted': 'seq', 'name': 'name'}.get(sort, _STATE) } {self._direction}, seq"
 
     def _by_value(self, connection: sqlite3.Connection, sort: Sort, first: int, limit: int) -> list[int]:
-        """All jobs by a value of their attempts: from the table of attempts alone, then those without an attempt."""
+        """All jobs by a value of their attempts: from the table of attempts alone, then jobs without an attempt."""
         with_row = (
             f"SELECT place >> 32 AS seq, {VALUES[sort]} AS value FROM runs WHERE {_IS_JOB}"
             f" UNION ALL SELECT seq, {_VALUES_OF_ITERATED[sort]} FROM submitted_jobs WHERE iterations > 0"

@@ -186,7 +186,7 @@ def _find_iterations(
 
 
 class _Rows:
-    """The rows of iterations of one job: of those that have started or ended."""
+    """The rows of iterations of one job that have started or ended."""
 
     def __init__(
         self, connection: sqlite3.Connection, record: JobRecord, states: set[State], query: JobQuery, now: float

@@ -27,7 +27,7 @@ from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
     callback=lambda context, parameter, given: 0.0 if given is None else seconds_of(given),
     help="Only runs whose last change was longer ago: 7d, 12h.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the runs that would be removed, and remove nothing.")
 @click.option("--all", "unfinished_too", is_flag=True, help="Also runs with unfinished jobs, and unreadable runs.")
 @click.option("--remote", is_flag=True, help="Also the directories of these runs on remote hosts.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")

@@ -166,7 +166,7 @@ def _show_step(step: Step) -> None:
 @manager_options
 @click.pass_context
 def connect(context: click.Context, name: str, hosts_file: str | None, path: str | None, address: str | None) -> None:
-    """Open a connection to host NAME that needs a person: ssh asks at this terminal for what the host wants to know.
+    """Open a connection to host NAME that needs a person: ssh prompts at this terminal.
 
     It stays open for all runs, for hosts with second_factor = "own", "ask" or "reuse". A manager at work in this
     directory tries the host again at once.

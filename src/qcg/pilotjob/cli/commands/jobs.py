@@ -57,7 +57,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """List jobs with their states: all jobs, or those with these NAMES, in the order of submission.
+    """List jobs with their states: all jobs, or the jobs NAMES, in the order of submission.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """

@@ -100,7 +100,7 @@ def command(context: click.Context, /, file: Path, hosts_file: str | None, as_js
 
 
 def _described(found: list[msgspec.Raw]) -> int:
-    """Number of described jobs, including those of submits that are refused."""
+    """Number of described jobs, including jobs of refused submits."""
     jobs = 0
     for raw in found:
         with suppress(DescriptionError):

@@ -1,4 +1,4 @@
-"""`qcg-pm why`: explain what jobs wait for, or why they failed."""
+"""`qcg-pm why`: explain why jobs wait or failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @json_option
 @on_manager_or_registry
 def command(manager: Queries, names: tuple[str, ...], as_json: bool) -> int:
-    """Explain what jobs wait for, where they run, or why they failed, with the last lines of their output.
+    """Explain why jobs wait or failed, or where they run, with the last lines of their output.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """

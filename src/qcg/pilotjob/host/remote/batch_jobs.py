@@ -123,7 +123,8 @@ class BatchJobs(Backend):
         return results
 
     def take_order(self, request: Dict[str, Any]) -> List[str]:
-        """Note in status files which attempts are to be ended, or send them a signal. Returns those without an end."""
+        """Note in status files which attempts are to be ended, or send them a signal. Returns the attempts without an
+        end."""
         ids = [id for id in request.get("ids") or () if isinstance(id, str)]
         how = request.get("how", "kill")
         if how == "kill":

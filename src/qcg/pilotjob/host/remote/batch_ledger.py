@@ -70,7 +70,7 @@ class BatchLedger(Ledger):
         self.sync()
 
     def open_attempts(self, ids: Optional[Iterable[str]] = None) -> List[OpenAttempt]:
-        """Attempts without an end: all of them, or those of `ids`."""
+        """Attempts without an end: all of them, or the attempts `ids`."""
         found = []
         for id in list(self.open) if ids is None else [id for id in ids if id in self.open]:
             directory, name = self._claimed(id)

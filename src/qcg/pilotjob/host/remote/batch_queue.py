@@ -29,8 +29,8 @@ class BatchRefusal(Exception):
 
 
 class CannotAsk(Exception):
-    """The batch system did not answer, or not in words that are understood. Nothing is known about its jobs, except
-    for those in `found`, which has the keys of the method that raised this."""
+    """The batch system did not answer, or not in words that are understood. Nothing is known about its jobs, except for
+    the jobs in `found`, which has the keys of the method that raised this."""
 
     def __init__(self, text: str, found: "Optional[Dict[str, BatchJob]]" = None) -> None:
         super().__init__(text)

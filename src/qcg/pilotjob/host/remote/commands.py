@@ -80,7 +80,7 @@ class Commands:
         return not (self._sends_records and (request["do"] == "beat" or is_acknowledgement))
 
     def _check_admitted(self, do: str) -> None:
-        """A gate admits sub-commands by name, also those of a channel."""
+        """A gate admits sub-commands by name, also sub-commands of a channel."""
         admitted = os.environ.get(GATE_ADMITS)
         if admitted is not None and do != "beat" and do not in admitted.split(","):
             raise CommandError("The gate of this host does not admit %s." % do, REFUSED)

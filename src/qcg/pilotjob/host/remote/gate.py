@@ -51,7 +51,7 @@ _PYTHON = re.compile(r"(?:/[^ ]*/)?python[0-9.]*")
 _UNSAFE_VARIABLE = re.compile(
     r"(?:PYTHON|LD_|RSYNC_|BASH_FUNC_).*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|CDPATH|SSH_ORIGINAL_COMMAND"
 )
-"""Variables that change what a started program does. A client may be allowed to send variables."""
+"""Variables that change the behaviour of a started program. A client may be allowed to send variables."""
 
 
 class Refused(Exception):

@@ -115,7 +115,7 @@ class Layout:
 
 
 def make_directories(path: str) -> None:
-    """Make a directory and those above it, all for their owner alone. Raises OSError."""
+    """Make a directory and its parents, all for their owner alone. Raises OSError."""
     try:
         os.mkdir(path, 0o700)
     except FileNotFoundError:

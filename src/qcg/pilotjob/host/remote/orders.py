@@ -25,7 +25,7 @@ class Orders:
             raise os_error("The order cannot be left for another login host", error) from None
 
     def take(self) -> List[Dict[str, Any]]:
-        """The orders since the last call. A new supervisor takes all again: those of jobs that are over do nothing."""
+        """The orders since the last call. A new supervisor takes all again: orders for ended jobs have no effect."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)
