@@ -211,7 +211,7 @@ class MemoryGroupTest(HostTest):
             self.own = real
             self._host_with_groups()
             ended = self.run_job(*python(EAT), memory=100)
-            assert self.host._limits.memory.next_look is None, f"it was watched instead: {self.log}"
+            assert self.host._limits.memory.next_measurement is None, f"it was watched instead: {self.log}"
             groups = self.host._limits.memory._groups
             assert groups is not None
             for path in [os.path.join(real, name) for name in os.listdir(real) if name.startswith("qcg-pm-")]:
