@@ -127,7 +127,7 @@ def test_a_run_that_has_to_end_gets_no_further_manager_and_no_further_allocation
 
 
 def test_no_allocation_follows_one_whose_cancellation_was_not_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "CANCELLED"))
+    monkeypatch.setattr(SlurmQueue, "view", lambda self, job_id, environ: seen(job_id, "CANCELLED"))
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     assert AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
     submitted: list[Path] = []
@@ -142,7 +142,7 @@ def test_no_allocation_follows_one_whose_cancellation_was_not_noticed(tmp_path: 
 
 
 def test_an_allocation_cancelled_during_its_first_query_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
+    def view(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
         if job_id == "7":
             inside._on_term(signal.SIGTERM, None)
         return seen(job_id, "COMPLETED" if job_id == "7" else "RUNNING")

@@ -173,7 +173,7 @@ def test_a_wrong_configuration_is_reported_in_one_sentence(pm: Pm, tmp_path: Pat
 
 
 def test_a_manager_that_was_named_must_exist(pm: Pm, tmp_path: Path):
-    assert "no manager was found" in pm("hosts", "--path", str(tmp_path), code=2).stderr
+    assert "No manager was found" in pm("hosts", "--path", str(tmp_path), code=2).stderr
 
 
 def test_host_names_are_completed(tmp_path: Path, pm: Pm):

@@ -111,8 +111,10 @@ def test_finish_cancels_running_jobs_and_the_last_line_continues_with_the_others
         _, err = service.process.communicate(timeout=60)
         assert service.process.returncode == 4
     command = f"qcg-pm-service --net --resume {service.run_dir}"
-    assert err.splitlines()[-1] == (f"2 jobs are left, because the manager was told to finish. Go on with: {command}")
-    assert finished.stderr.splitlines()[-1] == f"2 jobs are left. Go on with: {command}"
+    assert err.splitlines()[-1] == (
+        f"2 jobs are left, because the manager was told to finish. Continue with: {command}"
+    )
+    assert finished.stderr.splitlines()[-1] == f"2 jobs are left. Continue with: {command}"
     assert states(tmp_path) == {
         "running": "CANCELED",
         "waiting": "QUEUED",

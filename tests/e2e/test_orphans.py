@@ -142,7 +142,7 @@ def test_a_second_signal_kills_processes_that_ignore_sigterm_at_once_and_requeue
     assert f"{number.name}: running jobs are killed at once" in out
     assert alive(found) == []
     assert err.splitlines()[-1].startswith(
-        f"2 jobs are left, because the manager got {number.name}. Go on with: qcg-pm run "
+        f"2 jobs are left, because the manager got {number.name}. Continue with: qcg-pm run "
     )
     listed = run("qcg-pm", "jobs", "--path", tmp_path)
     assert [line.split() for line in listed.stdout.splitlines()[1:]] == [["family", "QUEUED"], ["waiting", "QUEUED"]]

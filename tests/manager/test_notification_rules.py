@@ -167,7 +167,7 @@ def test_a_stall_is_notified_once_until_something_happens():
 
 def test_stalls_that_follow_one_another_are_notified_seldom():
     rule = rules("stall=1s")
-    stalls = [second for second in range(2000) if rule.look(float(second), status(second // 5))]
+    stalls = [second for second in range(2000) if rule.find_stalls(float(second), status(second // 5))]
     assert len(stalls) == 4
     assert all(later - earlier >= STALL_PAUSE for earlier, later in pairwise(stalls))
 
