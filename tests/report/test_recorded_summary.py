@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qcg.pilotjob.core.effects import Added, Effect, Transition
+from qcg.pilotjob.core.effects import Added, Effect, Held, Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
@@ -17,6 +17,7 @@ from qcg.pilotjob.journal import run_history
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import RESOURCES, NodeSize
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.recorded_summary import recorded_summary
 from qcg.pilotjob.report.run_summary import MOST_BINS, History, RunSummary
 
@@ -125,3 +126,12 @@ def test_unfinished_jobs_are_named(tmp_path: Path):
     assert found.ended is None
     assert [(group.count, group.reason, group.example) for group in found.waiting] == [(3, "left", "left")]
     assert found.units == {"QUEUED": 3, "SUCCEED": 1}
+
+
+def test_held_jobs_are_explained_with_a_time_to_the_second(tmp_path: Path):
+    one = job(1, "one")
+    found = summary_of(tmp_path, Added([one]), Held(one, -1, 1_000_000.123456))
+    assert [(group.count, group.reason, group.example) for group in found.waiting] == [(1, "held", "one")]
+    assert found.waiting[0].sentence == (
+        f"it is held since {to_second(1_000_000)}; qcg-pm run --resume DIR --release goes on with it"
+    )

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.core.records import DrainedNode
+from qcg.pilotjob.core.why import why_left
 from qcg.pilotjob.journal import aggregates, queries
 from qcg.pilotjob.journal.metadata import DRAINED_NODES, RESOURCES, DamagedMetadata, MetadataKey, NodeSize, T
 from qcg.pilotjob.report.failure_groups import FailureGroup, FailureGroups
-from qcg.pilotjob.report.formats import timestamp
+from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.recorded_failures import RecordedFailures
 from qcg.pilotjob.report.recorded_history import RecordedHistory
 from qcg.pilotjob.report.run_summary import MOST_GROUPS, MOST_NODES, Group, NodeSummary, RunSummary
@@ -91,8 +92,10 @@ def _waiting(connection: sqlite3.Connection, units: Counter[State]) -> Iterator[
     if number > held_units:
         yield Group(number - held_units, "left", LEFT, names[0] if names else "")
     if held_units:
-        record = queries.job_record(connection, held[0][0])
-        yield Group(held_units, "held", f"{HELD} (since {timestamp(held[0][2])})", record.name if record else "")
+        seq, _, since = held[0]
+        record = queries.job_record(connection, seq)
+        reason = why_left(None, held_since=to_second(since))
+        yield Group(held_units, reason.kind, reason.sentence, record.name if record else "")
 
 
 def _held(connection: sqlite3.Connection, seq: int, position: int) -> int:
