@@ -10,14 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from qcg.pilotjob.report.summary_html import summary_html
 from tests.support.browser import open_page, show
 from tests.support.pilot import job
 from tests.support.project import ROOT
 from tests.support.recorded_chain import record_chain
-from tests.support.sample_run import sample_run
 from tests.support.watched_run import page_address, running, waiting_job
 
 pytestmark = [
@@ -71,9 +68,7 @@ def take(tmp_path: Path) -> Iterator[Callable[..., None]]:
     taken: list[Path] = []
 
     def picture(page: Any, name: str, height: int = 0) -> None:
-        file = (
-            ROOT / "docs/images" if FOR_DOCUMENTS else tmp_path
-        ) / f"{name if name == 'notebook' else f'dashboard-{name}'}.png"
+        file = (ROOT / "docs/images" if FOR_DOCUMENTS else tmp_path) / f"dashboard-{name}.png"
         width = page.viewport_size["width"]
         page.set_viewport_size({"width": width, "height": height or page.evaluate("document.body.scrollHeight")})
         page.mouse.move(0, 0)

@@ -19,6 +19,8 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.text: list[str] = []
+        self.rows: list[list[str]] = []
+        """The cells of the table."""
         self.open: list[str] = []
         self.feed(html)
         self.close()
@@ -26,25 +28,23 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attributes: object) -> None:
         self.tags.append(tag)
         self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
-
-
-def rows(html: str) -> list[list[str]]:
-    """The cells of a table."""
-    return [
-        [cell.split(">")[-1] for cell in row.replace("</th>", "</td>").split("</td>")[:-1]]
-        for row in html.split("<tr>")[1:]
-    ]
+        if "td" in self.open or "th" in self.open:
+            self.rows[-1][-1] += data
 
 
 def test_the_table_has_the_states_with_jobs_or_iterations():
     html = summary_html(summary())
-    assert rows(html) == [
+    assert Page(html).rows == [
         ["", "jobs", "iterations"],
         ["· QUEUED", "2", "57"],
         ["▸ EXECUTING", "1", ""],
@@ -56,7 +56,7 @@ def test_the_table_has_the_states_with_jobs_or_iterations():
 
 
 def test_without_iterations_it_has_no_column_for_them():
-    assert rows(summary_html(summary(iterations={})))[0] == ["", "jobs"]
+    assert Page(summary_html(summary(iterations={}))).rows[0] == ["", "jobs"]
 
 
 def test_cores_rates_and_the_expected_end_are_shown():

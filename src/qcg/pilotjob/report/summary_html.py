@@ -10,6 +10,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report.formats import timestamp
 from qcg.pilotjob.report.run_summary import Estimate, RunSummary, progress_of
 from qcg.pilotjob.report.state_colours import colour_of
+from qcg.pilotjob.report.summary_style import STYLE
 
 MOST_NOTICES = 3
 
@@ -27,12 +28,8 @@ def summary_text(summary: RunSummary) -> str:
 
 
 def summary_html(summary: RunSummary) -> str:
-    """A table with the numbers by state, the cores, the expected end, and notices."""
+    """A panel with a bar, the numbers by state, the cores, the expected end, and notices."""
     done, _, total = progress_of(summary)
-    rows = [
-        ("", "jobs", *(["iterations"] if summary.iterations else [])),
-        *[_state_row(summary, state) for state in State if state.name in {**summary.jobs, **summary.iterations}],
-    ]
     facts = [f"{summary.used} of {pluralize(summary.cores, 'core')} used, {summary.running} running"]
     if summary.gpus:
         facts.append(f"{summary.gpus_used:g} of {summary.gpus:g} GPUs used")
@@ -41,25 +38,44 @@ def summary_html(summary: RunSummary) -> str:
     if summary.estimate is not None:
         facts.append(_expected(summary.estimate, summary.at))
     facts += [] if summary.alive else ["no manager runs"]
-    facts += summary.notices[:MOST_NOTICES]
-    cells = "".join(_row(row, "th" if number == 0 else "td") for number, row in enumerate(rows))
-    bar = f'<progress value="{done}" max="{max(total, 1)}" style="width: 16em"></progress> {done:,} of {total:,} done'
+    notices = [
+        f'<div class="notice" data-state="CANCELED">{_safe(notice)}</div>' for notice in summary.notices[:MOST_NOTICES]
+    ]
     return (
-        f'<div class="qcg-pm"><div><b>{_safe(summary.run)}</b></div><div>{bar}</div>'
-        f"<table>{cells}</table>{''.join(f'<div>{_safe(fact)}</div>' for fact in facts)}</div>"
+        f'<div class="qcg-pm"><style>{STYLE}</style>'
+        f'<div class="head"><b>{_safe(summary.run)}</b> <span>{done:,} of {total:,} done</span></div>'
+        f'{_bar(summary, done, total)}<div class="body">{_table(summary)}'
+        f'<div class="facts">{"".join(f"<div>{_safe(fact)}</div>" for fact in facts)}</div></div>'
+        f"{''.join(notices)}</div>"
     )
 
 
-def _state_row(summary: RunSummary, state: State) -> tuple[str, ...]:
-    numbers = [summary.jobs.get(state.name, 0)]
-    if summary.iterations:
-        numbers.append(summary.iterations.get(state.name, 0))
-    return f"{colour_of(state.name).symbol} {state.name}", *[f"{number:,}" if number else "" for number in numbers]
+def _bar(summary: RunSummary, done: int, total: int) -> str:
+    """A part for each state, in the order of the dashboard: ended ones first."""
+    ended, others = [state for state in State if state.is_final], [state for state in State if not state.is_final]
+    counts = [(state.name, summary.units.get(state.name, 0)) for state in (*ended, *reversed(others))]
+    label = ", ".join(f"{number:,} {name}" for name, number in counts if number) or "no jobs"
+    parts = [
+        f'<span data-state="{name}" title="{number:,} {name}" style="flex-grow: {number}"></span>'
+        for name, number in counts
+        if number
+    ]
+    plain = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
+    return f'<div class="bar" role="img" aria-label="{label}">{plain}{"".join(parts)}</div>'
 
 
-def _row(cells: tuple[str, ...], tag: str) -> str:
-    aligned = [f'<{tag} style="text-align: {"right" if place else "left"}">' for place in range(len(cells))]
-    return f"<tr>{''.join(f'{begin}{_safe(cell)}</{tag}>' for begin, cell in zip(aligned, cells, strict=True))}</tr>"
+def _table(summary: RunSummary) -> str:
+    counts = [summary.jobs, *([summary.iterations] if summary.iterations else [])]
+    heads = "".join(f"<th>{name}</th>" for name in ("", "jobs", "iterations")[: len(counts) + 1])
+    states = [state.name for state in State if state.name in {**summary.jobs, **summary.iterations}]
+    rows = "".join(_row(name, [numbers.get(name, 0) for numbers in counts]) for name in states)
+    return f"<table><tr>{heads}</tr>{rows}</table>"
+
+
+def _row(state: str, numbers: list[int]) -> str:
+    mark = f'<i class="mark" aria-hidden="true">{colour_of(state).symbol}</i>'
+    cells = "".join(f"<td>{number:,}</td>" if number else "<td></td>" for number in numbers)
+    return f'<tr data-state="{state}"><td>{mark} {state}</td>{cells}</tr>'
 
 
 def _expected(expected: Estimate, now: float) -> str:
