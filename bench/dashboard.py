@@ -53,7 +53,7 @@ def _seconds(folder: Path, count: int, used: list[float] | None) -> float:
     """Seconds from the submission of jobs to the end of the last one. `used`: a dashboard shows them, and the part of
     a core that it used is added."""
     folder = fresh(folder)
-    with service("--wd", str(folder)) as manager, ExitStack() as stack:
+    with service(folder) as manager, ExitStack() as stack:
         manager.submit(Jobs().add(name="first", exec="true"))
         manager.wait4("first")
         shown = None if used is None else stack.enter_context(_dashboard(Path(manager.qcgpm_conf["run_dir"])))

@@ -21,7 +21,7 @@ BAR = 0.1
 
 def run(setting: Setting) -> Result:
     folder = fresh(setting.directory / "idle")
-    with service("--wd", str(folder)) as manager:
+    with service(folder) as manager:
         manager.submit(Jobs().add(name="first", exec="true"))
         manager.wait4("first")
         agent = read_agent_pid(Path(manager.qcgpm_conf["run_dir"]), NAME)

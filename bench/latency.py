@@ -25,7 +25,7 @@ def run(setting: Setting) -> Result:
     samples = setting.count(SAMPLES, 10)
     submitted: list[float] = []
     followed: list[float] = []
-    with service("--wd", str(folder)) as manager:
+    with service(folder) as manager:
         watch = Watch(manager, folder, stamp)
         watch.after_submission()  # then the agent is connected, and all modules are imported
 

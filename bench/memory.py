@@ -86,7 +86,7 @@ def _bytes_of_iterations(folder: Path, accepting: list[float]) -> float:
 @contextmanager
 def busy_manager(folder: Path) -> Iterator[LocalManager]:
     """A manager whose cores are all in use, so that submitted jobs stay queued."""
-    with service("--wd", str(fresh(folder)), "--nodes", "8", "--pretend") as manager:
+    with service(fresh(folder), "--nodes", "8", "--pretend") as manager:
         manager.submit(Jobs().add(name="blocker", exec="sleep", args=["1000000"], numCores=8))
         while manager.status("blocker")["jobs"]["blocker"]["data"]["status"] != "EXECUTING":
             time.sleep(0.01)

@@ -33,7 +33,7 @@ def run(setting: Setting) -> Result:
     count, samples = setting.count(COUNT, 1000), setting.count(SAMPLES, 3)
     folder = fresh(setting.directory / "questions")
     seconds: dict[str, list[float]] = {}
-    with service("--wd", str(folder), "--report-format", "none") as manager:
+    with service(folder, "--report-format", "none") as manager:
         # Fewer jobs must take longer, so that enough of them are left to be started.
         _submit(manager, count, "0" if setting.scale == 1 else "0.2")
 

@@ -19,6 +19,7 @@ from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.runs.manager_process import has_manager
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import run
+from tests.support.project import ROOT
 from tests.support.waiting import wait_for
 
 WAITS = "echo x >> $0.starts; until [ -e go ]; do sleep 0.05; done"
@@ -132,8 +133,9 @@ def test_an_exception_that_leaves_an_asyncio_block_cancels_no_job(tmp_path: Path
 
 def test_jobs_of_a_program_that_was_killed_are_queued_again(tmp_path: Path):
     program = (
-        "import os, signal\n"
+        "import os, signal, sys\n"
         "from pathlib import Path\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.api.test_local_shutdown import busy\n"
         f"manager = busy(Path({str(tmp_path)!r}))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -61,6 +61,6 @@ def test_signals_are_deferred_until_a_process_has_started():
 
 def test_a_service_that_is_measured_is_gone_after_an_interrupt(tmp_path: Path):
     before = descendants()
-    with pytest.raises(KeyboardInterrupt), service("--wd", str(tmp_path), "--nodes", "2"):
+    with pytest.raises(KeyboardInterrupt), service(tmp_path, "--nodes", "2"):
         raise KeyboardInterrupt
     assert descendants() <= before

@@ -23,7 +23,7 @@ def wd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def manager(wd: Path) -> Iterator[LocalManager]:
-    with LocalManager(["--nodes", "n1:2", "--wd", wd]) as running:
+    with LocalManager(["--nodes", "n1:2", "--wd", wd], {"log_file": ""}) as running:
         yield running
 
 

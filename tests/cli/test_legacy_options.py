@@ -66,7 +66,9 @@ def test_options_of_governors_open_the_network_interface_as_before(option: str):
 
 
 def test_a_local_manager_with_old_options_starts(tmp_path: Path):
-    with LocalManager(["--nodes", "1", "--wd", str(tmp_path), "--governor", "--log", "notset"]) as manager:
+    with LocalManager(
+        ["--nodes", "1", "--wd", str(tmp_path), "--governor", "--log", "notset"], {"log_file": ""}
+    ) as manager:
         assert manager.resources()["total_cores"] == 1
 
 

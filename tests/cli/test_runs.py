@@ -178,7 +178,7 @@ def test_a_run_with_a_live_agent_is_kept(tmp_path: Path):
 
 
 def test_a_live_run_is_listed_and_kept(tmp_path: Path):
-    with LocalManager(["--cores", "1", "--wd", str(tmp_path)]) as manager:
+    with LocalManager(["--cores", "1", "--wd", str(tmp_path)], {"log_file": ""}) as manager:
         (record,) = runs_json(tmp_path).values()
         assert (record["state"], record["pid"]) == ("live", manager.qcgpm_process.pid)
         assert record["address"] == manager.qcgpm_conf["address"]

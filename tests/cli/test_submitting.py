@@ -94,7 +94,7 @@ def test_a_job_for_an_unknown_host_is_refused(pm: Pm):
 
 
 def test_an_impossible_iteration_is_unknown_in_an_ended_run(tmp_path: Path):
-    with LocalManager(["--nodes", "1", "--wd", tmp_path]) as manager:
+    with LocalManager(["--nodes", "1", "--wd", tmp_path], {"log_file": ""}) as manager:
         manager.wait4(manager.submit(Jobs().add(name="many", exec="true", iteration=2)))
         run_dir = manager.run_dir
     assert run_dir is not None

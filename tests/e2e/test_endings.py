@@ -152,7 +152,7 @@ def test_finish_with_cancel_leaves_no_job(tmp_path: Path):
 
 
 def tell_to_finish(wd: Path) -> None:
-    with Manager.of_run(wd) as manager:
+    with Manager.of_run(wd, {"log_file": ""}) as manager:
         manager.finish()
 
 

@@ -109,7 +109,7 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path, options:
 
 def test_a_program_sees_the_counters_of_its_manager(tmp_path: Path):
     options = ["--nodes", "n1:4,fpga=2", "--resource", "license=2", "--wd", str(tmp_path)]
-    manager = LocalManager(options)
+    manager = LocalManager(options, {"log_file": ""})
     try:
         wait = [sys.executable, "-c", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)"]
         jobs = Jobs()

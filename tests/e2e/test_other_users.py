@@ -243,7 +243,7 @@ def test_a_second_user_cannot_submit_to_the_manager_of_root(served: LocalManager
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalManager]:
-    with LocalManager(["--nodes", "n1:2", "--wd", tmp_path_factory.mktemp("served")]) as manager:
+    with LocalManager(["--nodes", "n1:2", "--wd", tmp_path_factory.mktemp("served")], {"log_file": ""}) as manager:
         manager.send_request({"request": "submit", "jobs": [job("a", "true")]})
         manager.wait4all()
         yield manager

@@ -34,7 +34,7 @@ def test_waits_for_outcomes_survive_the_death_of_the_manager(tmp_path: Path):
 
 
 def test_the_client_and_the_command_line_submit_jobs_by_outcome(tmp_path: Path):
-    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:
         manager.submit(Jobs().add(name="a", exec="false").add(name="b", exec="true", afternotok=["a"]))
         submitted = run(
             "qcg-pm", "submit", "--path", tmp_path, "--name", "c", "--wd", tmp_path, "--afterany", "a,b", "--", "true"

@@ -102,7 +102,7 @@ def test_a_rerun_survives_the_death_of_the_manager(tmp_path: Path):
 
 def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path):
     file = write_requests(tmp_path / "new.json", [marking("a", "exit 0")])
-    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:
         jobs = Jobs()
         for description in CHAIN:
             jobs.add_std(description)

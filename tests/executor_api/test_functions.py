@@ -29,7 +29,10 @@ PATIENCE = 60.0
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotExecutor]:
     """For tests that leave its workers as they were."""
     wd = tmp_path_factory.mktemp("shared")
-    with PilotExecutor(wd=wd, server_args=["--nodes", "2"], idle_time=3600) as executor:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(wd)  # the log of its client is there
+        executor = PilotExecutor(wd=wd, server_args=["--nodes", "2"], idle_time=3600)
+    with executor:
         # Both workers are there before the first test, and until the last.
         place = tmp_path_factory.mktemp("meeting")
         assert len(set(executor.map(meet, [place] * 2, [2] * 2))) == 2

@@ -80,10 +80,10 @@ def test_a_contact_file_that_others_can_read_is_not_used(service: Served):
     file.chmod(0o644)
     try:
         with pytest.raises(ConnectionError, match="can be read by others"):
-            Manager.of_run(service.run_dir)
+            Manager.of_run(service.run_dir, {"log_file": ""})
     finally:
         file.chmod(0o600)
-    Manager.of_run(service.run_dir).cleanup()
+    Manager.of_run(service.run_dir, {"log_file": ""}).cleanup()
 
 
 def test_the_contact_file_is_removed_at_the_end_of_the_manager(tmp_path: Path):

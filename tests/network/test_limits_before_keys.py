@@ -107,7 +107,7 @@ def test_1800_connections_without_keys_leave_room_for_clients_and_agents(tmp_pat
             strangers.enter_context(connect(ports[number % 3]))
         wait_for(lambda: TOO_MANY in service.log() and is_idle(service), what="the manager to have nothing to do")
         assert service.computed() - before < 2.0
-        manager = Manager.of_run(service.run_dir)
+        manager = Manager.of_run(service.run_dir, {"log_file": ""})
         try:
             manager.submit(Jobs().add(name="a", exec="true"))
             assert manager.wait4("a") == {"a": "SUCCEED"}

@@ -112,7 +112,7 @@ def test_fifty_clients_and_a_hundred_thousand_jobs(occupied: Served):
     assert occupied.data("status")["JobStats"]["TotalJobs"] == JOBS + 1
 
     names = [f"j{number}" for number in range(JOBS)]
-    with Manager.of_run(occupied.run_dir) as manager, ThreadPoolExecutor(1) as other:
+    with Manager.of_run(occupied.run_dir, {"log_file": ""}) as manager, ThreadPoolExecutor(1) as other:
         waiting = other.submit(manager.wait4all, 60)
         assert not waiting.done()
         full = occupied.memory()

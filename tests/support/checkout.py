@@ -15,7 +15,6 @@ CACHES = frozenset(
         ".import_linter_cache",
         ".mypy_cache",
         ".pytest_cache",
-        ".qcgpjm-client",  # the log of clients that are started without one
         ".ruff_cache",
         "__pycache__",
         "build",
