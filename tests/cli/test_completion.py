@@ -102,7 +102,7 @@ def test_tab_on_a_terminal_completes_the_line(tmp_path: Path):
 
 
 def test_names_come_from_the_run_with_a_live_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with LocalManager(["--cores", "1", "--wd", str(tmp_path)]) as manager:
+    with LocalManager(["--cores", "1", "--wd", str(tmp_path)], {"log_file": ""}) as manager:
         jobs = Jobs().add(name="alpha", exec="sleep", args=["1000"]).add(name="beta", exec="true", after="alpha")
         manager.submit(jobs)
         new_run(tmp_path, "newer", State.SUCCEED, age=-3600)

@@ -160,18 +160,3 @@ def test_pictures_of_a_job_that_can_be_changed(browser: Any, wd: Path, take: Cal
         take(page, "control-question", 420)
         page.click("dialog button:text-is('No')")
         (wd / "end").touch()
-
-
-def test_picture_of_a_manager_in_a_notebook(browser: Any, take: Callable[..., None]):
-    """The output that a notebook shows for a manager."""
-    summary = sample_run().summary()
-    summary = replace(summary, jobs=summary.units)
-    style = "body { font: 14px Inter, system-ui; margin: 1rem } th, td { padding: 0.1rem 0.8rem; font-size: 12px }"
-    cell = "<pre style='background: #f5f5f5; border: 1px solid #e0e0e0; padding: 0.4rem'>manager</pre>"
-    page = browser.new_page(viewport={"width": 640, "height": 300}, device_scale_factor=2)
-    try:
-        page.set_content(f"<style>{style}</style>{cell}{summary_html(summary)}")
-        page.wait_for_selector("table tr:nth-child(3)")
-        take(page, "notebook")
-    finally:
-        page.close()

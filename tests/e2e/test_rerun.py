@@ -134,7 +134,7 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
 
 def test_jobs_run_again_in_the_middle_of_a_run(tmp_path: Path):
     """Failed jobs are rerun while other jobs run and wait."""
-    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:
         jobs = Jobs()
         for description in (*CHAIN, waiting("busy"), marking("later", after="busy")):
             jobs.add_std(description)

@@ -126,7 +126,7 @@ def test_the_cores_of_a_killed_manager_stay_claimed_while_its_agent_lives(tmp_pa
 
 
 def test_the_manager_of_a_client_program_claims_cores(tmp_path: Path):
-    with LocalManager(["--wd", str(tmp_path / "program")]) as manager:
+    with LocalManager(["--wd", str(tmp_path / "program")], {"log_file": ""}) as manager:
         cores, notices = affinity_of_a_job(tmp_path / "mine")
         assert manager.qcgpm_conf["run_dir"] in notices
     assert cores == CORES

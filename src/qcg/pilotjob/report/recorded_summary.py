@@ -22,7 +22,6 @@ from qcg.pilotjob.report.summary import Outcome, count_states
 from qcg.pilotjob.runs.rundir import PREFIX
 
 LEFT = "it had not ended when its manager ended; a manager that resumes the run continues with it"
-HELD = "it is held; qcg-pm run --resume DIR --release continues with it"
 
 
 def recorded_summary(connection: sqlite3.Connection, run_dir: Path) -> RunSummary:

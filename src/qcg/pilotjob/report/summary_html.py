@@ -1,4 +1,7 @@
-"""The summary of a run as a small table in HTML, and as a line of text, for notebooks."""
+"""The summary of a run as a small table in HTML, and as a line of text, for notebooks.
+
+A viewer that removes styles, for example of an untrusted notebook, shows a plain bar and the symbols of states.
+"""
 
 from __future__ import annotations
 
