@@ -133,5 +133,5 @@ def test_held_jobs_are_explained_with_a_time_to_the_second(tmp_path: Path):
     found = summary_of(tmp_path, Added([one]), Held(one, -1, 1_000_000.123456))
     assert [(group.count, group.reason, group.example) for group in found.waiting] == [(1, "held", "one")]
     assert found.waiting[0].sentence == (
-        f"it is held since {to_second(1_000_000)}; qcg-pm run --resume DIR --release goes on with it"
+        f"it is held since {to_second(1_000_000)}; qcg-pm run --resume DIR --release continues with it"
     )
