@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.why import WaitExplainer
-from qcg.pilotjob.description.model import JobDescription, RetryPolicy
+from qcg.pilotjob.description.model import JobDescription, RetryPolicy, Sharing
 from tests.core.core_driver import CoreDriver, job, machine
 from tests.core.restart import resume, save_state
 
@@ -72,6 +72,16 @@ def test_one_iteration_of_a_held_job_is_released_as_a_trial():
     assert driver.schedule() == []
     driver.release("sweep")
     assert names(driver.schedule()) == ["sweep:0", "sweep:2"]
+
+
+def test_many_held_iterations_between_others_of_another_size_are_passed_over():
+    sharing = Sharing("maximum-iters", "cores")
+    driver = submitted(job("sweep", (2, None), its=3000, sharing=sharing), cores=5)
+    driver.hold(*[f"sweep:{index}" for index in range(0, 3000, 2)])
+    assert driver.schedule() == ["sweep:1 on n1[0:1:2]"]
+    driver.hold(*[f"sweep:{index}" for index in range(3, 2999, 2)])
+    driver.end("sweep:1")
+    assert driver.schedule() == ["sweep:2999 on n1[0:1:2]"]
 
 
 def test_iterations_with_the_same_index_wait_for_each_other_and_for_the_release():

@@ -128,22 +128,16 @@ class QueueEntry:
     def _next_fresh(self, iterations: Iterations) -> int | None:
         if self.fresh is None:
             return None
-        position = iterations.states.find(QUEUED, self.fresh)
-        if iterations.plan is not None and self.size is not None:
-            while position >= 0 and (of_size := iterations.plan.next_of(self.size, position)) != position:
-                position = -1 if of_size is None else iterations.states.find(QUEUED, of_size)
-        if iterations.apart and position in iterations.apart:
-            return self._skip_apart(iterations, position)
+        states, apart, plan = iterations.states, iterations.apart, iterations.plan
+        position = states.find(QUEUED, self.fresh)
+        if apart or (plan is not None and self.size is not None):
+            while position >= 0:
+                of_size = position if plan is None or self.size is None else plan.next_of(self.size, position)
+                if of_size == position and not (apart and position in apart):
+                    break
+                position = -1 if of_size is None else states.find(QUEUED, of_size + (of_size == position))
         self.fresh = position if position >= 0 else None
         return self.fresh
-
-    def _skip_apart(self, iterations: Iterations, position: int) -> int | None:
-        """The next position that is not started on its own."""
-        assert iterations.apart is not None
-        while position in iterations.apart:
-            position = iterations.states.find(QUEUED, position + 1)
-        self.fresh = position if position >= 0 else None
-        return self._next_fresh(iterations)  # which checks the size of the iteration
 
 
 class RankedEntry(QueueEntry):
