@@ -14,6 +14,7 @@ from qcg.pilotjob.core.effects import (
     AllDone,
     Changed,
     Effect,
+    FailureLimitCleared,
     FailureLimitReached,
     Held,
     IterationsFinal,
@@ -207,6 +208,8 @@ def effect_text(effect: Effect) -> str:
             return "more to start"
         case FailureLimitReached(reason):
             return f"limit: {reason}"
+        case FailureLimitCleared():
+            return "limit cleared"
         case NothingLeftToDo(reason):
             return f"nothing left to do: {reason}"
         case AllDone():

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.effects import Launch, NothingLeftToDo, Retract
-from qcg.pilotjob.core.events import AttemptEnded, Deadline, Event, Schedule
+from qcg.pilotjob.core.events import AttemptEnded, Deadline, Event, Schedule, Withdraw
 from qcg.pilotjob.core.failure_limit import FailureLimit
 from qcg.pilotjob.core.why import WaitExplainer
 from qcg.pilotjob.description.model import RetryPolicy
@@ -64,6 +64,26 @@ def test_iterations_count_and_their_job_does_not_count_again() -> None:
 def test_iterations_that_can_never_run_count_each() -> None:
     driver = CoreDriver(machine(2), stop_after=5)
     assert driver.submit(job("it", its=7, cores=3))[0] == "limit: there were 7 failures (--stop-after 5)"
+
+
+def test_failures_of_a_withdrawn_submission_do_not_count() -> None:
+    driver = CoreDriver(machine(2), stop_after=8)
+    assert driver.submit(job("a", cores=3)) == ["a FAILED: 3 cores requested, but only 2 exist", "all done"]
+    driver.submit(job("b", cores=3), job("it", its=7, cores=3), job("c", after="b"), job("d"))
+    assert driver.core.state.failure_limit.is_reached
+    withdrawn = driver.handle(Withdraw(["b", "it", "c", "d"]))
+    assert withdrawn == ["removed b", "removed it", "removed c", "removed d", "all done", "limit cleared"]
+    assert driver.core.state.failure_limit.failures == 1
+    driver.submit(job("e"))
+    assert driver.schedule() == ["e on n1[0]"]
+
+
+def test_a_limit_reached_before_a_withdrawn_submission_stays_reached() -> None:
+    driver = CoreDriver(machine(2), stop_after=1)
+    driver.submit(job("a", cores=3))
+    driver.submit(job("b", cores=3))
+    assert driver.handle(Withdraw(["b"])) == ["removed b"]
+    assert driver.handle(Schedule()) == [f"nothing left to do: {REACHED}"]
 
 
 def test_canceled_and_omitted_jobs_are_no_failures() -> None:

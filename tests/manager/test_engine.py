@@ -83,6 +83,23 @@ def test_a_reached_limit_of_failures_is_committed_in_the_next_turn(tmp_path: Pat
     run(tmp_path, test)
 
 
+def test_failures_of_a_submission_that_cannot_be_stored_do_not_end_the_run(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.engine.state.failure_limit.limit = 1
+        wired.reported()
+        wired.journal.broken = True
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("too-large", numCores=3))
+        wired.journal.broken = False
+        wired.engine.commits.commit()
+        assert not wired.journal.metadata(FAILURE_LIMIT_REACHED)
+        await wired.engine.submit(jobs("fits"))
+        await wired.until("launch 2.1")
+        assert not wired.engine.shutdown.is_requested
+
+    run(tmp_path, test)
+
+
 def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
     """Otherwise a crash of the machine could lose records that the agent has already dropped."""
 

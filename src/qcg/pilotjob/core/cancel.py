@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Stop
+from qcg.pilotjob.core.effects import AllDone, FailureLimitCleared, Kill, Removed, Stop
 from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
 from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_final
-from qcg.pilotjob.core.job_states import CANCELED
+from qcg.pilotjob.core.job_states import CANCELED, FAILED
 from qcg.pilotjob.core.named_jobs import find, reply
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
@@ -61,15 +61,20 @@ def remove(core: CoreState, event: Remove) -> None:
 
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
-    """Forget jobs that could not be stored. They are CANCELED, so that queue lines and dependencies skip them."""
+    """Forget jobs that could not be stored. They are CANCELED, so that queue lines and dependencies skip them,
+    and their failures do not count."""
     before = core.unfinished
+    failures = 0
     for name in event.names:
         job = core.jobs[name]
+        failures += job.state is FAILED if job.iterations is None else job.iterations.counts[FAILED]
         core.unregister(job)
         job.state = CANCELED
         core.effects.append(Removed(job))
     if before and not core.unfinished:
         core.effects.append(AllDone())
+    if core.failure_limit.take_back(failures):
+        core.effects.append(FailureLimitCleared())
 
 
 def deadline(core: CoreState, event: Deadline) -> None:

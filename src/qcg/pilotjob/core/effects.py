@@ -170,6 +170,10 @@ class FailureLimitReached(Struct, frozen=True, gc=False):
     """A clause for users."""
 
 
+class FailureLimitCleared(Struct, frozen=True, gc=False):
+    """Without the failures of a refused submission, fewer jobs have failed than `--stop-after` takes."""
+
+
 class NothingLeftToDo(Struct, frozen=True, gc=False):
     """Nothing is started any more, and no attempt is left: the manager can end."""
 
@@ -209,6 +213,7 @@ Effect = Union[
     Removed,
     MoreToStart,
     FailureLimitReached,
+    FailureLimitCleared,
     NothingLeftToDo,
     AllDone,
     Reply,

@@ -115,6 +115,7 @@ class Engine(ExecutorObserver):
             effects.KillStray: self._kill_stray,
             effects.MoreToStart: self._more_to_start,
             effects.FailureLimitReached: self._failure_limit_reached,
+            effects.FailureLimitCleared: self._failure_limit_cleared,
             effects.NothingLeftToDo: self._nothing_left_to_do,
             effects.AllDone: self._all_done,
             effects.Added: self._added,
@@ -389,6 +390,10 @@ class Engine(ExecutorObserver):
         # In the next turn: a further allocation must not start more jobs, however this manager ends.
         self.commits.require_commit()
         self.notice(f"{effect.reason}: no job is started any more, and running jobs continue")
+
+    def _failure_limit_cleared(self, effect: effects.FailureLimitCleared) -> None:
+        self.journal.set_metadata(FAILURE_LIMIT_REACHED, False)
+        self.notice("the failures of a refused submission do not count: jobs are started again")
 
     def _nothing_left_to_do(self, effect: effects.NothingLeftToDo) -> None:
         self.shutdown.request(Cause.FAILURES, effect.reason)
