@@ -13,6 +13,7 @@ import pytest
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
@@ -197,6 +198,23 @@ def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_pat
         assert reply["warnings"] == [*[f"job 'j{number}': {slip}" for number in range(10)], FURTHER]
         assert notices == [f"Warning: {warning}" for warning in reply["warnings"]]
 
+    run(tmp_path, test)
+
+
+def test_jobs_do_not_run_when_their_submission_is_answered_with_an_unexpected_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(description: JobDescription) -> list[str]:
+        raise RecursionError
+
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        (request,) = raw({"request": "submit", "jobs": [job("a", "true", iteration=2)]})
+        reply = await answer(Manager(wired.engine, "x"), request)
+        assert (reply.code, reply.message) == (1, "internal error, see service.log")
+        assert wired.engine.state.jobs == {}
+
+    monkeypatch.setattr("qcg.pilotjob.interfaces.handlers.submit.same_file_warnings", fail)
     run(tmp_path, test)
 
 

@@ -23,13 +23,15 @@ FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate c
 async def submit(manager: Manager, request: Submit, counted: Counted | None = None) -> Answer:
     """Submit jobs. The answer is sent when they are on disk, with the counter of requests `counted`.
 
-    Raises ManagerEnding when the shutdown began while the jobs were parsed.
+    Raises ManagerEnding when the shutdown began while the jobs were parsed and checked.
     """
     jobs = await parse(manager, request)
+    # Before the jobs are on disk: an error in here must not be the answer to a submission whose jobs run.
+    warnings = await _warnings(request, jobs)
     if manager.shutdown.is_requested:
         raise ManagerEnding("the manager is ending and accepts no more jobs")
     data = await manager.engine.submit(jobs, counted)
-    if warnings := await _warnings(request, jobs):
+    if warnings:
         data = {**data, "warnings": warnings}
         for warning in warnings:
             manager.engine.warn(warning)
