@@ -1,27 +1,38 @@
-"""A request file on a disk that is full for a while."""
+"""Request files: full disks, crashes, and what the replies say."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.events import Cancel, Event, Rerun
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
-from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, MetadataKey
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import (
+    DRAINED_NODES,
+    END_WHEN_DONE,
+    FILE_REQUESTS_DONE,
+    FINISH_REQUESTED,
+    MetadataKey,
+)
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.ports import FileProgress
-from tests.manager.wired import Wired, run
+from qcg.pilotjob.runs.rundir import PREFIX
+from tests.manager.wired import Wired, assemble_resumed, run
 from tests.support.pilot import job
 
 
@@ -81,6 +92,89 @@ def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: P
         assert seen <= {((0, 0), False), ((0, 1), False), ((1, 1), True)}
 
     run(tmp_path, test)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"request": "submit", "jobs": [job("a", "true"), job("b", "true")]},
+    {"request": "holdJob", "jobName": "a"},
+    {"request": "releaseJob", "jobName": "a"},
+    {"request": "setJob", "jobName": "a", "priority": 7},
+    {"request": "cancelJob", "jobName": "a"},
+    {"request": "rerunJob", "jobNames": ["a"]},
+    {"request": "cancelJob", "jobName": "b"},
+    {"request": "removeJob", "jobName": "b"},
+    {"request": "drainNodes", "nodes": "n0"},
+    {"request": "resumeNodes", "nodes": "n0"},
+    {"request": "control", "command": "finishAfterAllTasksDone"},
+    {"request": "finish", "cancel": True},
+]
+
+
+def committed(path: Path) -> tuple[int, list[object]]:
+    """The number of requests done in the registry, and everything that the requests change."""
+    with snapshot(path) as connection:
+        rows = [line for line in connection.iterdump() if not line.startswith('INSERT INTO "meta"')]
+        flags = [END_WHEN_DONE.read(connection), DRAINED_NODES.read(connection)]
+        return FILE_REQUESTS_DONE.read(connection), [*flags, rows]
+
+
+def test_every_request_counts_as_done_in_the_commit_that_stores_its_effects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        journal = wired.journal
+        commit, steps = journal.commit, [committed(journal.path)]
+
+        def noted_commit() -> None:
+            commit()
+            steps.append(committed(journal.path))
+
+        monkeypatch.setattr(journal, "commit", noted_commit)
+        assert await run_requests(Manager(wired.engine, "x"), raw(*CHANGES)) == FileProgress(0, 0, [])
+        changes = [(one, other) for (one, before), (other, after) in pairwise(steps) if before != after]
+        assert changes == [(number, number + 1) for number in range(len(CHANGES))]
+
+    run(tmp_path, test)
+
+
+def test_a_request_is_not_repeated_after_a_crash_right_after_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    requests = raw(submit("a"), {"request": "cancelJob", "jobName": "a"}, {"request": "rerunJob", "jobNames": ["a"]})
+    run_dir = tmp_path / f"{PREFIX}x"
+    run_dir.mkdir()
+
+    async def crash(wired: Wired) -> None:
+        engine, journal = wired.engine, wired.journal
+        commit, dispatch = journal.commit, engine.dispatch
+        handled: list[type[Event]] = []
+
+        def noted_dispatch(event: Event) -> dict[str, Any]:
+            handled.append(type(event))
+            return dispatch(event)
+
+        def commit_and_copy() -> None:
+            commit()
+            if Rerun in handled and not any(run_dir.iterdir()):
+                for suffix in ("", "-wal"):
+                    shutil.copy(f"{journal.path}{suffix}", run_dir)
+
+        monkeypatch.setattr(engine, "dispatch", noted_dispatch)
+        monkeypatch.setattr(journal, "commit", commit_and_copy)
+        assert await run_requests(Manager(engine, "x"), requests) == FileProgress(0, 0, [])
+
+    async def resume() -> None:
+        options = Options(wd=str(tmp_path), nodes="2", id="x")
+        manager = assemble_resumed(options, tmp_path, run_dir, Journal.open(run_dir / FILE_NAME))
+        jobs = manager.engine.state.jobs
+        assert jobs["a"].state.name == "QUEUED", "it runs again"
+        manager.engine.dispatch(Cancel(["a"]))
+        assert await run_requests(manager, requests) == FileProgress(0, 0, [])
+        assert jobs["a"].state.name == "CANCELED"
+        await manager.engine.close()
+
+    run(tmp_path, crash)
+    asyncio.run(resume())
 
 
 def test_a_submission_being_parsed_at_the_end_of_the_manager_is_left_for_the_next_one(tmp_path: Path):

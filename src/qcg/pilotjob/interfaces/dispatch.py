@@ -36,33 +36,37 @@ from qcg.pilotjob.interfaces.handlers.summary import summary
 from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, error
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.manager.commits import Counted
 from qcg.pilotjob.manager.manager import Manager
-from qcg.pilotjob.manager.submission import Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
-_HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
+_CHANGING: dict[type[Request], Callable[[Manager, Any, Counted | None], Awaitable[Answer]]] = {
+    requests.Submit: submit,
     requests.Control: control,
-    requests.ListJobs: list_jobs,
-    requests.JobStatus: job_status,
-    requests.JobInfo: job_info,
-    requests.Why: why,
-    requests.EndedJobs: ended_jobs,
     requests.CancelJob: cancel_job,
     requests.HoldJob: hold_job,
     requests.ReleaseJob: release_job,
     requests.SetJob: set_job,
     requests.RemoveJob: remove_job,
     requests.RerunJob: rerun_job,
-    requests.ResourcesInfo: resources_info,
-    requests.Hosts: hosts,
-    requests.ConnectHost: connect_host,
     requests.ForgetHost: forget_host,
     requests.DrainNodes: drain_nodes,
     requests.ResumeNodes: resume_nodes,
-    requests.PollJobs: poll_jobs,
     requests.Finish: finish,
+}
+"""Handlers of requests that change the run. Each commits the counter that it is given together with the change."""
+_HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
+    requests.ListJobs: list_jobs,
+    requests.JobStatus: job_status,
+    requests.JobInfo: job_info,
+    requests.Why: why,
+    requests.EndedJobs: ended_jobs,
+    requests.ResourcesInfo: resources_info,
+    requests.Hosts: hosts,
+    requests.ConnectHost: connect_host,
+    requests.PollJobs: poll_jobs,
     requests.Status: status,
     requests.Summary: summary,
 }
@@ -87,15 +91,16 @@ def answer_at_once(manager: Manager, raw: bytes) -> Answer | None:
 
 
 async def carry_out(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
-    """Carry out a request, and answer it. `counted`: stored together with the jobs of a submission.
+    """Carry out a request, and answer it. `counted`: committed together with its effects.
 
     Raises JournalError or ReportError when its effects cannot be written, and ManagerEnding when it came too late; then
     it has had no effect.
     """
     try:
         request = decode_request(raw, path)
-        if isinstance(request, requests.Submit):
-            return await submit(manager, request, counted)
+        change = _CHANGING.get(type(request))
+        if change is not None:
+            return await change(manager, request, counted)
         return await _HANDLERS[type(request)](manager, request)
     except RequestError as problem:
         return error(str(problem))

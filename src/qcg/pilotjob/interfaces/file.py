@@ -24,10 +24,9 @@ from qcg.pilotjob.journal.metadata import (
     FILE_REQUESTS_REFUSED,
     FILE_REQUESTS_TOTAL,
 )
-from qcg.pilotjob.manager.commits import RETRY_DELAY
+from qcg.pilotjob.manager.commits import RETRY_DELAY, Counted
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.ports import FileProgress
-from qcg.pilotjob.manager.submission import Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
@@ -134,8 +133,8 @@ async def _answer(manager: Manager, request: msgspec.Raw, number: int) -> Answer
     waits = False
     while not manager.shutdown.is_requested:
         try:
-            # Jobs and the number of requests done are committed together: a request is carried out exactly once, also
-            # after a crash.
+            # The effects of a request and the number of requests done are committed together: a request is carried out
+            # exactly once, also after a crash.
             return await carry_out(
                 manager, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
             )

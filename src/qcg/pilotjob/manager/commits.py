@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 # By its own name, which imports it now: nothing can be imported any more once all descriptors are in use.
 from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import suppress
+from typing import NamedTuple
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.journal.metadata import REPORT_SIZE
+from qcg.pilotjob.journal.metadata import REPORT_SIZE, MetadataKey
 from qcg.pilotjob.manager.acks import AckTracker
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.writer import ReportWriter
@@ -27,6 +28,14 @@ log = logging.getLogger(__name__)
 COMMIT_DELAY = 0.05
 SYNC_DELAY = 0.5
 RETRY_DELAY = 1.0
+
+
+class Counted(NamedTuple):
+    """A number in the registry that changes in the same commit as the effects of a request: all are stored, or none."""
+
+    key: MetadataKey[int]
+    before: int
+    after: int
 
 
 class CommitLoop:

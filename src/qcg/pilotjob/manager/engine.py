@@ -42,11 +42,11 @@ from qcg.pilotjob.launch.remote import compose_remote, remote_site
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.acks import AckTracker
 from qcg.pilotjob.manager.activity import Activity
-from qcg.pilotjob.manager.commits import CommitLoop
+from qcg.pilotjob.manager.commits import CommitLoop, Counted
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.manager.observers import Observers
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
-from qcg.pilotjob.manager.submission import Counted, Submissions
+from qcg.pilotjob.manager.submission import Submissions
 from qcg.pilotjob.report.writer import ReportWriter
 
 log = logging.getLogger(__name__)
@@ -164,25 +164,32 @@ class Engine(ExecutorObserver):
         never there, or, where they could be committed and not synced, they are cancelled and removed."""
         return await self._submissions.submit(jobs, counted)
 
-    def carry_out(self, event: Event) -> tuple[dict[str, Any], str]:
-        """Handle a request that changes jobs, and commit it. Returns the reply, and a remark for the client.
+    def carry_out(self, event: Event, counted: Counted | None = None) -> tuple[dict[str, Any], str]:
+        """Handle a request that changes jobs, and commit it together with the number `counted`.
+
+        Returns the reply, and a remark for the client.
 
         Raises JournalError or ReportError, and changes nothing, when nothing can be written at the moment.
         """
         self.commits.commit()
-        return self.dispatch(event), self._commit_change()
+        reply = self.dispatch(event)
+        return reply, self.commit_change(counted)
 
-    def store(self, key: MetadataKey[T], value: T) -> str:
-        """Set a value in the metadata of the run, and commit it. Returns a remark for the client.
+    def store(self, key: MetadataKey[T], value: T, counted: Counted | None = None) -> str:
+        """Set a value in the metadata of the run, and commit it together with the number `counted`.
+
+        Returns a remark for the client.
 
         Raises JournalError or ReportError, and changes nothing, when nothing can be written at the moment.
         """
         self.commits.commit()
         self.journal.set_metadata(key, value)
-        return self._commit_change()
+        return self.commit_change(counted)
 
-    def _commit_change(self) -> str:
-        """Commit a change made by a request. Returns a remark when that fails."""
+    def commit_change(self, counted: Counted | None) -> str:
+        """Commit a change made by a request, and the number `counted`. Returns a remark when that fails."""
+        if counted is not None:
+            self.journal.set_metadata(counted.key, counted.after)
         self.commits.try_to_commit()
         return "It is done, but cannot be written at the moment; see service.log." if self.commits.stalled else ""
 

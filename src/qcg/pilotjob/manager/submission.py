@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from qcg.pilotjob.core import events
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.metadata import MetadataKey
+from qcg.pilotjob.manager.commits import Counted
 
 if TYPE_CHECKING:
     from qcg.pilotjob.manager.engine import Engine
-
-
-class Counted(NamedTuple):
-    """A number in the registry that changes in the same commit as a submission: both are stored, or neither."""
-
-    key: MetadataKey[int]
-    before: int
-    after: int
 
 
 class Submissions:

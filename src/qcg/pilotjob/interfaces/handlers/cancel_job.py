@@ -7,13 +7,14 @@ from qcg.pilotjob.core.events import Cancel
 from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.description.requests import CancelJob
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.commits import Counted
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.report.formats import timestamp
 
 
-async def cancel_job(manager: Manager, request: CancelJob) -> Answer:
+async def cancel_job(manager: Manager, request: CancelJob, counted: Counted | None) -> Answer:
     """Cancel jobs and iterations. The answer is sent when the cancellation survives a crash of the manager."""
-    data, remark = manager.engine.carry_out(Cancel(request.names))
+    data, remark = manager.engine.carry_out(Cancel(request.names), counted)
     if unreachable := _unreachable(manager.engine.state, request.names):
         data["unreachable"] = unreachable
     return ok(data, remark or None)

@@ -7,11 +7,12 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import RerunJob, Submit
 from qcg.pilotjob.interfaces.handlers.submit import parse
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
+from qcg.pilotjob.manager.commits import Counted
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.rerun import rerun_event
 
 
-async def rerun_job(manager: Manager, request: RerunJob) -> Answer:
+async def rerun_job(manager: Manager, request: RerunJob, counted: Counted | None) -> Answer:
     """Run jobs again. The answer is sent when that survives a crash of the manager."""
     replacements = await parse(manager, Submit(request.jobs)) if request.jobs else []
     if manager.shutdown.is_requested:
@@ -27,5 +28,5 @@ async def rerun_job(manager: Manager, request: RerunJob) -> Answer:
     if not names and not states:
         names = list(by_name)
     event = rerun_event(manager.engine, manager.row_files, names, states, by_name)
-    data, remark = manager.engine.carry_out(event)
+    data, remark = manager.engine.carry_out(event, counted)
     return ok(data, remark or None)

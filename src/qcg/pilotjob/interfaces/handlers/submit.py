@@ -12,15 +12,15 @@ from qcg.pilotjob.description.requests import Submit
 from qcg.pilotjob.description.warnings import same_file_warnings, variable_warnings
 from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
+from qcg.pilotjob.manager.commits import Counted
 from qcg.pilotjob.manager.manager import Manager
-from qcg.pilotjob.manager.submission import Counted
 
 MOST_WARNINGS = 10
 """The most warnings about one submission: the same mistake is often in many jobs."""
 FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate checks all jobs of a file"
 
 
-async def submit(manager: Manager, request: Submit, counted: Counted | None = None) -> Answer:
+async def submit(manager: Manager, request: Submit, counted: Counted | None) -> Answer:
     """Submit jobs. The answer is sent when they are on disk, with the counter of requests `counted`.
 
     Raises ManagerEnding when the shutdown began while the jobs were parsed and checked.
