@@ -55,7 +55,7 @@ class HostExchange:
         self.files = FileTasks(files, self.flow, self.wake_up, self._could_not_stage, self.show)
         self.polls = PollSchedule(config.submit_poll_interval, config.poll_interval)
         self.wake = asyncio.Event()
-        """Set when there may be something to send."""
+        """Set when there may be something to send over the connection."""
         self.changed = asyncio.Event()
         """Set when attempts or acknowledgements change, for the shutdown."""
         self._shown: set[str] = set()

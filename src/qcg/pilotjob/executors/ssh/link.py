@@ -64,6 +64,8 @@ class HostLink(ClosingLink):
         self._files = self._exchange.files
         self._orders = Orders()
         self._backoff = Backoff()
+        self._retry = asyncio.Event()
+        """Set to end the pause before the next try. Launches and orders do not set it: a try may be a failed login."""
         self._connection: Connection | None = None
         self._task: asyncio.Future[None] | None = None
         self._side_tasks: set[asyncio.Future[None]] = set()
@@ -130,8 +132,8 @@ class HostLink(ClosingLink):
         """Try to connect at once, where the next attempt would be later."""
         if self._marker.state.state == FORGOTTEN:
             self._begin()
-        if self._task is not None:
-            self._exchange.wake.set()
+        elif self._task is not None:
+            self._retry.set()
 
     def forget(self) -> None:
         """Stop connecting to this host, and drop the state of its attempts."""
@@ -198,6 +200,7 @@ class HostLink(ClosingLink):
 
     def _begin(self) -> None:
         if self._task is None:
+            self._retry.clear()
             self._marker.set_or_log("connecting")
             self._task = asyncio.ensure_future(self._run())
             self._task.add_done_callback(reraise_task_error)
@@ -222,7 +225,7 @@ class HostLink(ClosingLink):
                 continue
             pause = self._backoff.failed(by_network=problem.by_network)
             log.info("%s: the next connection is tried in %g s", self.name, pause)
-            await self._wait(pause)
+            await self._wait(self._retry, pause)
 
     async def _take_over(self, connection: Connection) -> None:
         """Fetch the records of the host, and report them."""
@@ -245,6 +248,7 @@ class HostLink(ClosingLink):
             self._observer.notice(f"{self.name}: connected again")
         self._is_away = False
         self._is_ready = True
+        self._retry.clear()
         self._report_ready()
         self._files.connected(host)
 
@@ -299,7 +303,7 @@ class HostLink(ClosingLink):
                 await self._exchange.send_acks(connection)
                 continue
             pauses = [seconds for seconds in (pause, ack_pause) if seconds is not None]
-            await self._wait(min(pauses, default=None))
+            await self._wait(self._exchange.wake, min(pauses, default=None))
 
     def _poll_pause(self, connection: Connection, now: float) -> float | None:
         if connection.serves:
@@ -329,10 +333,10 @@ class HostLink(ClosingLink):
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    async def _wait(self, seconds: float | None) -> None:
+    async def _wait(self, event: asyncio.Event, seconds: float | None) -> None:
         with suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(self._exchange.wake.wait(), seconds)
-        self._exchange.wake.clear()
+            await asyncio.wait_for(event.wait(), seconds)
+        event.clear()
 
     def _run_beside(self, work: Any) -> None:
         """Run work concurrently with the loop. When it fails, the connection is lost."""

@@ -30,6 +30,10 @@ class ClosingLink(ABC):
         """The connection, while there is one."""
 
     @abstractmethod
+    def retry_now(self) -> None:
+        """Try to connect at once, where the next attempt would be later."""
+
+    @abstractmethod
     def order_now(self, request: dict[str, Any]) -> None:
         """Send a request before everything else."""
 
@@ -83,6 +87,7 @@ class HostShutdown:
     async def _end_attempts(self, grace: float) -> None:
         exchange = self._exchange
         exchange.wake.set()
+        self._link.retry_now()
         if exchange.attempts.may_run:
             while self._link.connection is None:
                 await self._wait_for_change()
