@@ -222,7 +222,7 @@ agent._lose_jobs()  # the manager has been heard again: the fence is not there a
 while host.busy:
     host.reap()
     host.due(time.monotonic() + 1)
-print(host.cut_off == "", host.take_records()[-1][1].reason, flush=True)
+print(host.cut_off.message == "", host.take_records()[-1][1].reason, flush=True)
 os._exit(0)
 """
 
@@ -230,11 +230,75 @@ os._exit(0)
 def test_jobs_killed_by_the_fence_are_lost_also_when_the_lease_is_renewed_at_once(
     run_dir: Path,
 ) -> None:
+    assert printed_by(CUT_OFF_FOR_A_MOMENT, run_dir) == ["True", "lost"]
+
+
+CUT_OFF_WHILE_GIVEN_UP = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from qcg.pilotjob.agent.agent import Agent
+from tests.agent.manager import launch
+
+agent = Agent(Path.cwd(), "n1", 5.0)
+host = agent._host
+
+def expire():
+    fence = threading.Thread(target=agent._cut_off)
+    fence.start()
+    fence.join()
+
+agent._fence.kill_all = expire  # the lease expires during the search for processes in /proc
+agent._end_given_up_jobs()
+host.start([launch("a", "sleep", "1000", wd=Path.cwd())])
+host.advance()
+os.kill(host._jobs["a"].start.pid, signal.SIGKILL)  # as the fence does
+while host.busy:
+    host.reap()
+    host.due(time.monotonic() + 1)
+print(host.take_records()[-1][1].reason, flush=True)
+agent._lose_jobs()
+print(host.cut_off.message == "", flush=True)
+os._exit(0)
+"""
+
+
+def test_jobs_killed_by_the_fence_are_lost_also_when_the_lease_expires_while_the_node_is_given_up(
+    run_dir: Path,
+) -> None:
+    assert printed_by(CUT_OFF_WHILE_GIVEN_UP, run_dir) == ["lost", "True"]
+
+
+CUT_OFF_AGAIN = """
+import os
+from pathlib import Path
+from qcg.pilotjob.agent.agent import Agent
+
+class Renewed:
+    @property
+    def lease_expired(self):
+        agent._cut_off()  # the next cut-off begins right after the lease was read
+        return False
+
+agent = Agent(Path.cwd(), "n1", 5.0)
+agent._cut_off()
+agent._fence = Renewed()
+agent._lose_jobs()
+print(agent._host.cut_off.message != "", flush=True)
+os._exit(0)
+"""
+
+
+def test_a_cut_off_that_begins_while_another_one_ends_is_not_missed(run_dir: Path) -> None:
+    assert printed_by(CUT_OFF_AGAIN, run_dir) == ["True"]
+
+
+def printed_by(code: str, run_dir: Path) -> list[str]:
+    """Words on the standard output of a Python process that runs this code."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
-    command = [sys.executable, "-c", CUT_OFF_FOR_A_MOMENT]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=run_dir, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    assert done.stdout.split() == ["True", "lost"]
+    return done.stdout.split()
 
 
 def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir: Path) -> None:

@@ -268,7 +268,7 @@ class Relayed(WithARelay):
 
     def test_no_job_is_started_and_none_succeeds_once_the_host_is_cut_off(self) -> None:
         self.lane(self.launch("a", "touch", "started"))
-        self.host.set_cut_off("it is cut off")
+        self.host.cut_off.begin("it is cut off")
         self.let_go()
         wait_for(lambda: _ended(self.host._jobs["first"].start.pid), "the end of the first")
         self.host.lose_all()

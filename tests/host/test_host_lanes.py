@@ -102,11 +102,11 @@ class Lanes(HostTest):
 
     def test_a_cut_off_host_starts_no_waiting_job_and_accepts_jobs_later(self):
         self.lane("a", "b")
-        self.host.set_cut_off("it is cut off")
+        self.host.cut_off.begin("it is cut off")
         self.host.lose_all()
         self.ended("first")
         assert not self.host.busy
-        self.host.set_cut_off("")
+        self.host.cut_off.end(1)
         self.host.start([self.launch("c", "true"), self.launch("d", "true", lane="c")])
         self.ended("d")
         assert self.ran() == ["first", "c", "d"]

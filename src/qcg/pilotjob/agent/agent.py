@@ -91,7 +91,7 @@ class Agent:
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)
         self._signals = 0
         self._exiting = False
-        self._jobs_lost = False
+        self._cut_offs_handled = 0
         self._was_connected = False
         self._parent = parent
         """Pid of the manager that started this agent as its child; 0 for none."""
@@ -107,11 +107,11 @@ class Agent:
             ready = self._poller.poll(0 if more else math.ceil(self._poll_timeout() * 1000))
             if self._wakeup.fileno() in ready:
                 self._handle_signals()
-            if self._host.cut_off:
+            if self._host.cut_off.message:
                 self._lose_jobs()
             for message in self._connection.receive(ready):
                 self._handle(message)
-                if self._host.cut_off:
+                if self._host.cut_off.message:
                     self._lose_jobs()  # before new jobs of the manager are started
             self._host.sync_ledger()
             now = time.monotonic()
@@ -158,7 +158,7 @@ class Agent:
 
     def _cut_off(self) -> None:
         """Mark all ends of jobs from now on as caused by the fence. Called in the thread of the fence."""
-        self._host.set_cut_off(CUT_OFF)
+        self._host.cut_off.begin(CUT_OFF)
         with contextlib.suppress(BlockingIOError):
             self._signalled.send(b"\0")
 
@@ -167,22 +167,21 @@ class Agent:
 
     def _lose_jobs(self) -> None:
         """Record the jobs killed by the fence as lost, once for each time, also when the lease was renewed since."""
-        if not self._jobs_lost:
-            self._jobs_lost = True
+        begun = self._host.cut_off.begun  # before the lease is read, because the next cut-off may begin after that
+        if begun > self._cut_offs_handled:
+            self._cut_offs_handled = begun
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
         if not self._fence.lease_expired:
-            self._host.set_cut_off("")
-            self._jobs_lost = False
+            self._host.cut_off.end(begun)
 
     def _end_given_up_jobs(self) -> None:
         """Kill the jobs that the manager took for lost. Before the lease is renewed, which continues stopped jobs."""
         say("the manager has given this node up: its jobs are ended")
-        before = self._host.cut_off
-        self._host.set_cut_off(CUT_OFF)
+        self._host.cut_off.give_up(CUT_OFF)
         self._fence.kill_all()
         self._host.lose_all()
-        self._host.set_cut_off(before)
+        self._host.cut_off.give_up("")
 
     def _exit(self, grace: float, reason: str, message: str) -> None:
         self._exiting = True

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from qcg.pilotjob.host import process_tree, termination
+from qcg.pilotjob.host.cut_off import CutOff
 from qcg.pilotjob.host.job import ActiveJob, lost_job
 from qcg.pilotjob.host.job_limits import JobLimits
 from qcg.pilotjob.host.job_setup import JobSetup
@@ -79,7 +80,7 @@ class JobHost:
         self._limits = JobLimits(grace, log)
         self._terminations = termination.Terminations()
         self._finish: Optional[Tuple[str, str]] = None
-        self._cut_off = ""
+        self.cut_off = CutOff(self._runner.hold)
         self._start_deadline = math.inf
         self._multinode_ends: List[Tuple[str, List[str], float]] = []
         process_tree.adopt_orphans(log)
@@ -165,13 +166,8 @@ class JobHost:
         self._queue.clear()
         self._lanes.clear()
         for job in list(self._jobs.values()):
-            self._end(job, EndReason.LOST, self._cut_off, 0.0)
+            self._end(job, EndReason.LOST, self.cut_off.message, 0.0)
         self._terminations.kill_by(time.monotonic())
-
-    def set_cut_off(self, reason: str) -> None:
-        """From now on jobs that end count as lost, with this message; empty: they do not. Any thread may call this."""
-        self._cut_off = reason
-        self._runner.hold(bool(reason))
 
     def set_start_deadline(self, moment: float) -> None:
         """Start nothing after this monotonic time. Any thread may call this."""
@@ -232,8 +228,8 @@ class JobHost:
                     reap_orphan(child.si_pid, self._by_pid)
                     self._streams.reaped(child.si_pid)
                     continue
-                if job.reason == EndReason.EXIT and self._cut_off:
-                    job.reason, job.message = EndReason.LOST, self._cut_off
+                if job.reason == EndReason.EXIT and self.cut_off.message:
+                    job.reason, job.message = EndReason.LOST, self.cut_off.message
                 reap_first_process(child.si_pid, job)
                 self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
         finally:
@@ -285,11 +281,6 @@ class JobHost:
     def start_problem(self) -> str:
         """Why no job is started at present, as a sentence; empty when jobs can be started."""
         return self._ledger.write_error
-
-    @property
-    def cut_off(self) -> str:
-        """Why jobs that end count as lost; empty when they do not."""
-        return self._cut_off
 
     @property
     def records_can_wait(self) -> bool:
