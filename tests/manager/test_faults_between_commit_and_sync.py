@@ -17,6 +17,7 @@ from qcg.pilotjob.host.records import Started
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.commit_group import CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.metadata import FAILURE_LIMIT_REACHED
 from qcg.pilotjob.journal.snapshot import snapshot
 from tests.manager.wired import GRANT, Wired, jobs, run
 
@@ -139,6 +140,35 @@ def test_a_job_omitted_by_a_refused_one_is_in_the_report_while_another_refused_o
         assert (states["later"], states.get("b")) == ("OMITTED", None)
         assert not wired.engine.state.jobs["a"].state.is_final, "it still runs"
         assert reported(tmp_path) == ["later"]
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_failures_end_the_run_only_if_their_submission_can_be_synced(tmp_path: Path, is_refused: bool):
+    async def test(wired: Wired) -> None:
+        async def take_turns() -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        loop, engine = asyncio.get_running_loop(), wired.engine
+        engine.state.failure_limit.limit = 1
+        wired.reported()
+        wired.journal.unsyncable = is_refused
+        wired.journal.on_sync = lambda: asyncio.run_coroutine_threadsafe(take_turns(), loop).result(60)
+        submission = engine.submit(jobs("too-large", numCores=3))
+        if not is_refused:
+            await submission
+            await asyncio.wait_for(engine.shutdown.wait(), 60)
+            return
+        with pytest.raises(JournalError):
+            await submission
+        wired.journal.unsyncable = False
+        wired.journal.on_sync = lambda: None
+        assert not wired.journal.metadata(FAILURE_LIMIT_REACHED)
+        await engine.submit(jobs("fits"))
+        await wired.until("launch 2.1")
+        assert not engine.shutdown.is_requested
 
     run(tmp_path, test)
 

@@ -43,7 +43,7 @@ def cancel(core: CoreState, event: Cancel) -> None:
 
 def remove(core: CoreState, event: Remove) -> None:
     """Remove final jobs from the registry, so that their names can be used again."""
-    removed = 0
+    removed = failures = 0
     errors: dict[str, str] = {}
     for name in event.names:
         job = core.jobs.get(name)
@@ -54,10 +54,13 @@ def remove(core: CoreState, event: Remove) -> None:
         elif not job.state.is_final:
             errors[name] = f"job {name!r} is {job.state.name}; only a job that has ended can be removed"
         else:
+            failures += _failures_of(job)
             core.unregister(job)
             core.effects.append(Removed(job))
             removed += 1
     reply(core, "removed", removed, errors)
+    if event.refused:
+        _take_back_failures(core, failures)
 
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
@@ -67,14 +70,13 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
     failures = 0
     for name in event.names:
         job = core.jobs[name]
-        failures += job.state is FAILED if job.iterations is None else job.iterations.counts[FAILED]
+        failures += _failures_of(job)
         core.unregister(job)
         job.state = CANCELED
         core.effects.append(Removed(job))
     if before and not core.unfinished:
         core.effects.append(AllDone())
-    if core.failure_limit.take_back(failures):
-        core.effects.append(FailureLimitCleared())
+    _take_back_failures(core, failures)
 
 
 def deadline(core: CoreState, event: Deadline) -> None:
@@ -101,6 +103,16 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
             elif not attempt.stopped:
                 attempt.stopped = True
                 core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
+
+
+def _failures_of(job: Job) -> int:
+    """How often a job counts as failed for `--stop-after`."""
+    return int(job.state is FAILED) if job.iterations is None else job.iterations.counts[FAILED]
+
+
+def _take_back_failures(core: CoreState, failures: int) -> None:
+    if core.failure_limit.take_back(failures):
+        core.effects.append(FailureLimitCleared())
 
 
 def _cancel_all(core: CoreState, message: str) -> None:

@@ -52,6 +52,8 @@ class Remove(Struct, frozen=True, gc=False):
     """Remove final jobs from the registry."""
 
     names: list[str]
+    refused: bool = False
+    """Whether their submission was refused, so that their failures do not count."""
 
 
 class RerunCandidate(Struct, frozen=True, gc=False):

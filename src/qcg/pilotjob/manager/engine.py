@@ -97,7 +97,7 @@ class Engine(ExecutorObserver):
         """Not enough hosts are ready yet: nothing is scheduled."""
         self._acks = AckTracker()
         self.commits = CommitLoop(journal, report, core.state, self._acks, self.executor.acknowledge, self._turn_soon)
-        self._submissions = Submissions(self)
+        self._submissions = Submissions(self, self._turn_soon)
         self._loop = asyncio.get_running_loop()
         self._known_hosts: set[str] = set()
         """Hosts that have reported to this manager."""
@@ -403,7 +403,8 @@ class Engine(ExecutorObserver):
         self.notice("the failures of a refused submission do not count: jobs are started again")
 
     def _nothing_left_to_do(self, effect: effects.NothingLeftToDo) -> None:
-        self.shutdown.request(Cause.FAILURES, effect.reason)
+        if not self._submissions.may_be_refused:  # otherwise the next scheduling pass decides
+            self.shutdown.request(Cause.FAILURES, effect.reason)
 
     def _all_done(self, effect: effects.AllDone) -> None:
         self.all_done.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qcg.pilotjob.core import events
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
 
 
 class Submissions:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, schedule: Callable[[], None]) -> None:
+        """`schedule`: called when a scheduling pass may come to another result."""
         self._engine = engine
+        self._schedule = schedule
+        self._unsynced = 0
+        """Number of submissions that are committed and being synced."""
         self._refused: list[Job] = []
         """Jobs of refused submissions that have not ended yet."""
 
@@ -35,6 +40,7 @@ class Submissions:
                 engine.journal.set_metadata(counted.key, counted.before)
             raise
         accepted = [engine.state.jobs[name] for name in reply["jobs"]]
+        self._unsynced += 1
         try:
             await engine.commits.sync()
         except JournalError as error:
@@ -45,14 +51,23 @@ class Submissions:
                     " before that works, --resume would run them."
                 ) from error
             raise
+        finally:
+            self._unsynced -= 1
+            if engine.state.failure_limit.is_reached:
+                self._schedule()
         return reply
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether failures may be taken back, because it is open whether a submission can be synced."""
+        return self._unsynced > 0
 
     def remove_refused(self) -> None:
         """Remove those jobs of refused submissions that have ended."""
         refused = self._still_there(self._refused)
         self._refused = [job for job in refused if not job.state.is_final]
         if ended := [job.name for job in refused if job.state.is_final]:
-            self._engine.dispatch(events.Remove(ended))
+            self._engine.dispatch(events.Remove(ended, refused=True))
 
     def _refuse(self, jobs: list[Job], counted: Counted | None) -> None:
         """Cancel and remove jobs that were committed and cannot be synced: they may or may not survive a crash."""
