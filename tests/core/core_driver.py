@@ -12,7 +12,6 @@ from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
-    Changed,
     Effect,
     FailureLimitCleared,
     FailureLimitReached,
@@ -25,6 +24,7 @@ from qcg.pilotjob.core.effects import (
     NodesDrained,
     NothingLeftToDo,
     QueuedIterationsFinal,
+    Redescribed,
     Released,
     Removed,
     Reply,
@@ -198,8 +198,8 @@ def effect_text(effect: Effect) -> str:
             return f"held {name_of(job, position)}"
         case Released(job, position):
             return f"released {name_of(job, position)}"
-        case Changed(job):
-            return f"changed {job.name}"
+        case Redescribed(job):
+            return f"redescribed {job.name}"
         case NodesDrained(_, notice):
             return f"notice: {notice}"
         case Removed(job):

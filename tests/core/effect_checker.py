@@ -10,12 +10,12 @@ import msgspec
 from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
-    Changed,
     Effect,
     Held,
     IterationsFinal,
     Launch,
     QueuedIterationsFinal,
+    Redescribed,
     Released,
     Removed,
     Requeued,
@@ -68,7 +68,7 @@ class CheckedJob:
         self.specs = specs
         self.requests = dict(enumerate(requests_of(self.description, specs), first))
 
-    def describe_anew(self, description: JobDescription) -> None:
+    def redescribe(self, description: JobDescription) -> None:
         self.description = description
         self.compute_requests(self.specs)
         self.priorities = dict.fromkeys(self.requests, description.priority)
@@ -156,9 +156,9 @@ class EffectChecker:
                     self.jobs[job.name].set_hold(position, held=True)
                 case Released(job, position):
                     self.jobs[job.name].set_hold(position, held=False)
-                case Changed(job):
+                case Redescribed(job):
                     assert job.spec is not None
-                    self.jobs[job.name].describe_anew(msgspec.msgpack.decode(job.spec, type=JobDescription))
+                    self.jobs[job.name].redescribe(msgspec.msgpack.decode(job.spec, type=JobDescription))
                 case Removed(job):
                     ended += not self.jobs.pop(job.name).state.is_final
                 case AllDone():

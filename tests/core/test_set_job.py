@@ -26,7 +26,7 @@ def submitted(*jobs: JobDescription, cores: int = 4) -> CoreDriver:
 
 def test_a_new_priority_decides_about_the_next_start():
     driver = submitted(job("a"), job("b"), job("c"), cores=1)
-    assert driver.set("c", change=JobChange(priority=5)) == ["changed c", "reply {'changed': 1}"]
+    assert driver.set("c", change=JobChange(priority=5)) == ["redescribed c", "reply {'changed': 1}"]
     assert names(driver.schedule()) == ["c"]
     driver.set("b", change=JobChange(priority=1))
     driver.end("c")

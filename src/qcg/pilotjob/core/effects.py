@@ -138,7 +138,7 @@ class Released(Struct, frozen=True, gc=False):
     """Whether the rest of its job stays held."""
 
 
-class Changed(Struct, frozen=True, gc=False):
+class Redescribed(Struct, frozen=True, gc=False):
     """A waiting job has a new description. For the journal."""
 
     job: Job
@@ -208,7 +208,7 @@ Effect = Union[
     WakeAt,
     Held,
     Released,
-    Changed,
+    Redescribed,
     NodesDrained,
     Removed,
     MoreToStart,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import Changed
+from qcg.pilotjob.core.effects import Redescribed
 from qcg.pilotjob.core.events import SetJobs
 from qcg.pilotjob.core.finalize import make_ready
 from qcg.pilotjob.core.job_states import QUEUED
@@ -53,7 +53,7 @@ def _change(core: CoreState, name: str, change: JobChange) -> str:
         if entry.line.never is not None:
             return f"job {name!r} cannot be changed: {entry.line.never}"
     job.spec = msgspec.msgpack.encode(description)
-    core.effects.append(Changed(job))
+    core.effects.append(Redescribed(job))
     for entry in job.all_entries():
         core.queue.has_nothing_ready(entry)
     job.entries = entries

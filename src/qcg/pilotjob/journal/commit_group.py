@@ -9,12 +9,12 @@ from typing import Any
 
 from qcg.pilotjob.core.effects import (
     Added,
-    Changed,
     Effect,
     Held,
     IterationsFinal,
     Kill,
     QueuedIterationsFinal,
+    Redescribed,
     Released,
     Removed,
     Requeued,
@@ -96,7 +96,6 @@ class CommitGroup:
         "acked",
         "added",
         "attempts",
-        "changed",
         "commands",
         "empty",
         "ended_iterations",
@@ -107,6 +106,7 @@ class CommitGroup:
         "meta",
         "past",
         "queued_ended",
+        "redescribed",
         "removed",
         "reran",
         "started_jobs",
@@ -131,7 +131,7 @@ class CommitGroup:
         self.past: list[Row] = []
         """Attempts that are over, and whose jobs were queued again."""
         self.holds: list[Held | Released] = []
-        self.changed: dict[int, bytearray] = {}
+        self.redescribed: dict[int, bytearray] = {}
         """New descriptions of jobs, by sequence number."""
         self.commands: list[Row] = []
         self.removed: list[Row] = []
@@ -216,10 +216,10 @@ class CommitGroup:
         self.empty = False
         self.holds.append(effect)
 
-    def change(self, effect: Changed) -> None:
+    def redescribe(self, effect: Redescribed) -> None:
         self.empty = False
         assert effect.job.spec is not None
-        self.changed[effect.job.seq] = bytearray(effect.job.spec)
+        self.redescribed[effect.job.seq] = bytearray(effect.job.spec)
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
@@ -240,7 +240,7 @@ class CommitGroup:
         many(PUT_ITERATION_OF_MANY, self._rows_of_ended_together())
         many(PUT_PAST_ATTEMPT, self.past)
         many(PUT_COMMAND, self.commands)
-        many(REPLACE_SPEC, [(spec, seq) for seq, spec in self.changed.items()])
+        many(REPLACE_SPEC, [(spec, seq) for seq, spec in self.redescribed.items()])
         for hold in self.holds:
             self._write_hold(connection, hold)
         if self.removed:
@@ -322,7 +322,7 @@ GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
     Reran: CommitGroup.rerun,
     Held: CommitGroup.set_hold,
     Released: CommitGroup.set_hold,
-    Changed: CommitGroup.change,
+    Redescribed: CommitGroup.redescribe,
     Removed: CommitGroup.remove,
 }
 """How each effect that changes the registry is gathered."""

@@ -125,9 +125,9 @@ class Engine(ExecutorObserver):
             effects.WakeAt: self._wake_at,
             effects.Reran: self._reran,
             effects.NodesDrained: self._nodes_drained,
-            effects.Held: self._changed,
-            effects.Released: self._changed,
-            effects.Changed: self._described_anew,
+            effects.Held: self._record_only,
+            effects.Released: self._record_only,
+            effects.Redescribed: self._redescribed,
             effects.Removed: self._removed,
         }
 
@@ -433,7 +433,7 @@ class Engine(ExecutorObserver):
         # Otherwise the next manager would kill the next attempt as one that no job wants.
         self.commits.require_commit()
 
-    def _described_anew(self, effect: effects.Changed) -> None:
+    def _redescribed(self, effect: effects.Redescribed) -> None:
         self.journal.record(effect)
         self.descriptions.forget(effect.job)
 
@@ -454,7 +454,7 @@ class Engine(ExecutorObserver):
         self.journal.set_metadata(DRAINED_NODES, effect.drained)
         self.notice(effect.notice)
 
-    def _changed(self, effect: Effect) -> None:
+    def _record_only(self, effect: effects.Held | effects.Released) -> None:
         self.journal.record(effect)
 
     def _removed(self, effect: effects.Removed) -> None:
