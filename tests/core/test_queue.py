@@ -189,7 +189,7 @@ def test_a_line_that_is_not_served_drops_final_jobs() -> None:
     (line,) = queue.lines.values()
     for job in jobs[:99]:
         job.state = State.CANCELED
-        queue.job_is_final(job)
+        queue.note_final(job)
         assert len(line.entries) <= 2 * sum(one.state is State.QUEUED for one in jobs) + 1
     assert [entry.job for entry in line.entries if entry.job.state is State.QUEUED] == [jobs[99]]
     assert len(line.entries) <= 2

@@ -125,7 +125,7 @@ def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) ->
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     dependents = job.dependents
     # Free the memory that a final job no longer needs.
-    core.queue.job_is_final(job)
+    core.queue.note_final(job)
     job.entries = ()
     if job.iterations is not None:
         job.iterations.apart = job.iterations.apart_by_demand = None

@@ -46,7 +46,7 @@ def hold_one(core: CoreState, job: Job, position: int) -> None:
     """Hold a job or an iteration that waits."""
     if position < 0:
         for entry in job.all_entries():
-            core.queue.has_nothing_ready(entry)
+            core.queue.drop_ready(entry)
     else:
         entry = entry_of(job, position)
         entry.take_back(position)

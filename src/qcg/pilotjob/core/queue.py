@@ -344,14 +344,15 @@ class Queue:
             if entry.job.iterations is not None:
                 entry.line.iterated[entry] = None
 
-    def job_is_final(self, job: Job) -> None:
-        """Note that a job is final. A line is cleaned up when half of it is final: constant cost for each entry."""
+    def note_final(self, job: Job) -> None:
+        """Let nothing of a final job be started. A line is cleaned up when half of it is final: constant cost for each
+        entry."""
         for entry in job.entries if job.iterations is None else job.all_entries():
             if entry.in_line:
-                self.has_nothing_ready(entry)
+                self.drop_ready(entry)
 
-    def has_nothing_ready(self, entry: QueueEntry) -> None:
-        """Note that nothing of an entry can be started: its job is final, held, or has other entries now."""
+    def drop_ready(self, entry: QueueEntry) -> None:
+        """Let nothing of an entry be started: its job is final, held, or has other entries now."""
         entry.fresh = entry.ready = None  # it stays in its line for now, and its job may be run again
         if entry.in_line:
             entry.line.gone += 1

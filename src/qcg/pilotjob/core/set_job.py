@@ -55,7 +55,7 @@ def _change(core: CoreState, name: str, change: JobChange) -> str:
     job.spec = msgspec.msgpack.encode(description)
     core.effects.append(Redescribed(job))
     for entry in job.all_entries():
-        core.queue.has_nothing_ready(entry)
+        core.queue.drop_ready(entry)
     job.entries = entries
     _restore_own_demands(core, job)
     if job.iterations is not None:
