@@ -37,6 +37,6 @@ def count_adopted(core: CoreState, live: Iterable[Running]) -> int:
     return sum(attempt is not None and attempt not in core.orphaned for attempt in attempts)
 
 
-def host_node(core: CoreState, attempt: Attempt) -> str:
+def host_node_of(core: CoreState, attempt: Attempt) -> str:
     """The node whose host has this attempt."""
     return core.host_node(attempt.grant.parts[0].node)

@@ -22,7 +22,7 @@ from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.options import Options, grace_period
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.events import Deadline, Warned
-from qcg.pilotjob.core.orphaned import host_node
+from qcg.pilotjob.core.orphaned import host_node_of
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.manager.manager import Manager
@@ -174,7 +174,7 @@ class ManagerDeadline:
         if name is not None:
             by_node: dict[str, list[str]] = {}
             for attempt in self._engine.state.attempts.values():
-                by_node.setdefault(host_node(self._engine.state, attempt), []).append(attempt.id)
+                by_node.setdefault(host_node_of(self._engine.state, attempt), []).append(attempt.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
             signals = f"; running jobs get {name}"

@@ -26,7 +26,7 @@ from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.job_states import FAILED
 from qcg.pilotjob.core.multinode import grant_of
-from qcg.pilotjob.core.orphaned import count_adopted, host_node
+from qcg.pilotjob.core.orphaned import count_adopted, host_node_of
 from qcg.pilotjob.core.records import Attempt, parse_attempt_id
 from qcg.pilotjob.core.retries import grown_description
 from qcg.pilotjob.core.shutdown import Cause
@@ -365,12 +365,12 @@ class Engine(ExecutorObserver):
 
     def _kill(self, effect: effects.Kill) -> None:
         self.journal.record(effect)
-        self.executor.kill(host_node(self.state, effect.attempt), effect.attempt.id)
+        self.executor.kill(host_node_of(self.state, effect.attempt), effect.attempt.id)
 
     def _stop(self, effect: effects.Stop) -> None:
         self.journal.record(effect)
         attempt = effect.attempt
-        self.executor.kill(host_node(self.state, attempt), attempt.id, effect.reason, effect.message)
+        self.executor.kill(host_node_of(self.state, attempt), attempt.id, effect.reason, effect.message)
 
     def _sweep(self, effect: effects.Sweep) -> list[Effect] | None:
         cleanup = self.state.cleanups.get(effect.attempt_id)
@@ -381,7 +381,7 @@ class Engine(ExecutorObserver):
         return None
 
     def _retract(self, effect: effects.Retract) -> None:
-        node = host_node(self.state, effect.attempts[0])
+        node = host_node_of(self.state, effect.attempts[0])
         self.executor.retract(node, [attempt.id for attempt in effect.attempts])
 
     def _kill_stray(self, effect: effects.KillStray) -> None:
