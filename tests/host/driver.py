@@ -107,9 +107,8 @@ class HostTest(unittest.TestCase):
         return Launch(id=id, argv=list(argv), env=env, **fields)
 
     def turn(self, timeout):
-        self.host.due(time.monotonic())
-        more = self.host.advance()
         self.host.sync_ledger()
+        more = self.host.turn(time.monotonic())
         self.records.extend(self.host.take_records())
         now = time.monotonic()
         times = [at - now for at in (self.host.next_deadline(), self.ledger.sync_due()) if at is not None]

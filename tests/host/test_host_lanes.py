@@ -1,6 +1,7 @@
 """Jobs that use the same cores one after another. Python 3.6 reads this file."""
 
 import os
+import time
 import unittest
 
 from qcg.pilotjob.host.records import Ended, Started
@@ -129,6 +130,18 @@ class Lanes(HostTest):
         self.until(lambda: self.find_ended("first"), "the end of the first")
         self.ended("b")
         assert not self.host.records_can_wait
+
+
+class OneTurn(HostTest):
+    verdict_delay = 1000.0
+
+    def test_a_lane_that_becomes_free_in_a_turn_gets_its_next_job_in_the_same_turn(self):
+        self.host.start([self.launch("first", SHELL, "-c", "kill -9 $$")])
+        self.host.advance()
+        self.host.start([self.launch("next", "true", lane="first")])
+        self.until(self.host.next_deadline, "the exit code of the first")
+        self.host.turn(time.monotonic() + 2 * self.verdict_delay)
+        assert [(job.id, job.pid > 0) for job in self.host.running()] == [("next", True)]
 
 
 if __name__ == "__main__":

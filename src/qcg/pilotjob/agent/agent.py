@@ -113,11 +113,9 @@ class Agent:
                 self._handle(message)
                 if self._host.cut_off.message:
                     self._lose_jobs()  # before new jobs of the manager are started
-            self._host.sync_ledger()
+            self._host.sync_ledger()  # before the turn, which offers lanes again that were taken back here
             now = time.monotonic()
-            self._host.due(now)
-            # After all steps that may free a lane.
-            more = self._host.advance(STARTS_PER_TURN)
+            more = self._host.turn(now, STARTS_PER_TURN)
             self._send_records(now)
             self._connection.maintain(now)
             if not self._exiting and self._is_abandoned(now):

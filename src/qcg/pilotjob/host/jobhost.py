@@ -1,6 +1,18 @@
 """The job host: starts, watches and ends the jobs of one machine.
 
-It has no loop and never waits. Its driver calls `children_ended` on SIGCHLD, and `advance` and `due` in each turn.
+Its driver has the loop, and makes these calls in each turn, in this order:
+
+1. `children_ended` after SIGCHLD, and orders that have arrived, such as `start` and `kill`: they may free lanes;
+2. `turn`, which starts jobs in the lanes that are free by now;
+3. `take_records`, or the ledger's `flush` while the records can wait.
+
+`sync_ledger` waits for the disk, so it is best called last. With a lane runner it precedes `turn`: when it compacts the
+ledger, it takes all lanes back, and `turn` offers them again. Then the driver waits until `next_deadline` or `sync_due`
+of the ledger; not at all when `turn` has returned True.
+
+No call waits for a job to end. Most wait for file systems: records are written, starts make directories, and calls that
+reap children or take lanes back wait for starts of the lane runner that are under way. Only `cut_off` and
+`set_start_deadline` never wait, so that the thread of a fence can use them.
 """
 
 import math
@@ -175,6 +187,12 @@ class JobHost:
         self._runner.hold_after(moment)
 
     # The driver's turns
+
+    def turn(self, now: float, limit: int = 16) -> bool:
+        """Do what is due, then start up to `limit` jobs. `now` is monotonic. Returns whether more could be started at
+        once."""
+        self.due(now)
+        return self.advance(limit)
 
     def advance(self, limit: int = 16) -> bool:
         """Start up to `limit` of the accepted jobs. Returns whether more could be started at once."""

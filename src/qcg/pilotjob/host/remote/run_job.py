@@ -85,8 +85,7 @@ class _JobRunner:
         _append(self._directory, attempt, lines)
         self._host.start([_as_granted(attempt.launch)])
         while True:
-            self._host.advance()
-            self._host.due(time.monotonic())
+            self._host.turn(time.monotonic())
             self._record()
             if self._ended is not None and not self._host.busy:
                 break

@@ -128,8 +128,7 @@ class Supervisor:
             now = time.monotonic()
             if now >= self._next_tick:
                 self._tick(now)
-            self._host.due(now)
-            more = self._host.advance(STARTS_PER_TURN)
+            more = self._host.turn(now, STARTS_PER_TURN)
             self._publish(now)
             self._host.sync_ledger()  # last: a busy disk takes its time, and records that are published need none of it
             if self._host.busy or self._ledger.stored < self._ledger.last:
