@@ -316,13 +316,14 @@ class BatchSystem(ABC):
         """
         return False
 
-    def restarts(self, environ: Mapping[str, str]) -> int:
+    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
         """How often the batch system had queued this allocation again before it started this process. Later numbers are
         `AllocationView.restarts`: a larger one means that the allocation is queued again now.
 
-        May ask the batch system, where the environment does not tell.
+        May ask the batch system, where the environment does not tell. `patience`: seconds for it to answer.
 
-        Raises: `ClusterError` when the number is not known.
+        Raises: `ClusterError` when the number is not known. Then `qcg-pm run` refuses to start a new run while a run of
+        this allocation and the same file has unfinished jobs: they would run twice.
         """
         return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 MOST_EXAMINED = 20
 """Most runs of a directory that are examined, the newest first."""
+RESTARTS_TIMEOUT = 60.0
+"""Seconds for the batch system to say whether it requeued this allocation: the run waits for its answer."""
 
 
 def newest_readable_run(path: Path) -> Path:
@@ -77,23 +80,42 @@ def run_to_resume(path: Path) -> Path:
 
 
 def requeued_run(wd: Path, file_path: str, id: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The run that this allocation started with this file before the batch system requeued it."""
+    """The run that this allocation started with this file before the batch system requeued it.
+
+    Raises: `UsageError` when the batch system does not say whether it requeued the allocation, and a run of this
+    allocation and file has unfinished jobs: a new run would start jobs that have ended again.
+    """
     system = system_in_use(environ)
     allocation = None if system is None else system.current(environ)
     if system is None or allocation is None:
         return None
+    unknown: ClusterError | None = None
     try:
-        if not system.restarts(environ):
+        if not system.restarts(environ, RESTARTS_TIMEOUT):
             return None
     except ClusterError as error:
-        log.warning("whether this allocation was queued again is not known, so a new run begins: %s", error)
-        return None
+        unknown = error
+    started = _started_runs(wd, file_path, id, allocation.id)
+    unfinished = next((run for run in started if count_unfinished(run)), None)
+    if unknown is None:
+        return unfinished or next(iter(started), None)
+    if unfinished is not None:
+        raise UsageError(
+            f"{unfinished} was started in this allocation with this file and has unfinished jobs, and it is not known"
+            f" whether {system.label} has queued the allocation again ({unknown}); continue that run with --resume"
+            f" {shlex.quote(str(unfinished))}, or start a new one with --id and another name"
+        )
+    log.warning("it is not known whether this allocation was queued again, so a new run begins: %s", unknown)
+    return None
+
+
+def _started_runs(wd: Path, file_path: str, id: str | None, allocation: str) -> list[Path]:
+    """The runs of an allocation and a file, the newest first. `id`: the only one to look at."""
     try:
         runs = [run.resolve() for run in own_runs(wd) if id is None or run.name == f"{PREFIX}{id}"]
     except RunsError:
-        return None
-    started = [run for run in runs[:MOST_EXAMINED] if _was_started_with(run, allocation.id, file_path)]
-    return next((run for run in started if count_unfinished(run)), started[0] if started else None)
+        return []
+    return [run for run in runs[:MOST_EXAMINED] if _was_started_with(run, allocation, file_path)]
 
 
 def _was_started_with(run_dir: Path, allocation: str, file_path: str) -> bool:

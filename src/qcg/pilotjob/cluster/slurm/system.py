@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
@@ -41,7 +42,7 @@ class Slurm(BatchSystem):
     def is_on_node(self, environ: Mapping[str, str]) -> bool:
         return allocation.is_on_node(environ)
 
-    def restarts(self, environ: Mapping[str, str]) -> int:
+    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
         count = environ.get("SLURM_RESTART_COUNT", "")
         return int(count) if count.isdecimal() else 0
 
