@@ -14,6 +14,7 @@ from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationQueue, AllocationState, BatchSystem, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
+from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.launch.site import MultiNode
@@ -109,7 +110,7 @@ class SystemContract:
 class StateContract:
     """Cases for `BatchSystem.state_of` of a system with a queue. A subclass has the fixtures `system`, and `show`: a
     function that makes the batch system show the allocation `allocation_id` in a phase, or forget it for None, and
-    returns an environment in which it answers."""
+    returns an environment in which it answers. And `inside`: the variables of a process in that allocation."""
 
     cluster = ""
     """The cluster of the batch system."""
@@ -141,6 +142,19 @@ class StateContract:
         environ = show(None)
         with pytest.raises(ClusterError):
             system.state_of(AllocationRef(self.allocation_id, "another-cluster", system.name), environ)
+
+    @pytest.mark.parametrize("phase", [None, Phase.WAITING, Phase.OVER])
+    def test_a_run_in_an_allocation_that_is_over_or_forgotten_does_not_use_this_machine(
+        self,
+        system: BatchSystem,
+        show: Show,
+        inside: Mapping[str, str],
+        phase: Phase | None,
+    ):
+        environ = {**show(phase), **inside}
+        assert registry.system_in_use(environ) is system
+        with pytest.raises(ClusterError):
+            find_nodes("auto", None, environ)
 
 
 class QueueContract:

@@ -71,6 +71,10 @@ class TestSlurmStates(StateContract):
 
         return show
 
+    @pytest.fixture
+    def inside(self) -> Mapping[str, str]:
+        return {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "big"}
+
     def test_a_job_that_its_own_cluster_has_forgotten_is_over(self, system: BatchSystem, show: Show):
         assert system.state_of(AllocationRef("7", "big", "slurm"), show(None)) is AllocationState.OVER
 
@@ -88,6 +92,10 @@ class TestMemoryStates(StateContract):
             return {}
 
         return show
+
+    @pytest.fixture
+    def inside(self) -> Mapping[str, str]:
+        return {VARIABLE: "7"}
 
 
 class TestSlurmQueue(QueueContract):

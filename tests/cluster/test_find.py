@@ -44,6 +44,36 @@ def test_without_scontrol_this_machine_is_used_and_the_log_says_why(in_job_witho
 
 
 @pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1",
+            "Slurm does not know job 7 (SLURM_JOB_ID); to use this machine alone, give --resources local or --nodes",
+        ),
+        (
+            r"printf 'JobId=7 JobName=a\n   JobState=COMPLETED Reason=None\n'",
+            "job 7 (SLURM_JOB_ID) does not run: it is COMPLETED; to use this machine alone, give --resources local or"
+            " --nodes",
+        ),
+        (
+            r"printf 'JobId=7 JobName=a\n   JobState=SUSPENDED Reason=None\n'",
+            "job 7 (SLURM_JOB_ID) does not run: it is SUSPENDED",
+        ),
+    ],
+)
+def test_this_machine_does_not_take_the_place_of_an_allocation_that_cannot_be_used(
+    in_job_without_slurm: dict[str, str], tmp_path: Path, answer: str, said: str
+):
+    program = tmp_path / "scontrol"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+    with pytest.raises(ClusterError) as refusal:
+        find_nodes("auto", None, in_job_without_slurm)
+    assert str(refusal.value) == said
+    assert find_nodes("auto", "2,3", in_job_without_slurm) == local_nodes("2,3", {})
+
+
+@pytest.mark.parametrize(
     ("environ", "said"),
     [
         ({}, "there is no allocation here: SLURM_JOB_ID is not set"),

@@ -122,12 +122,12 @@ class MemoryBatch(BatchSystem):
         ref = self.current(environ)
         if ref is None:
             raise NoAllocation(f"{VARIABLE} is not set")
+        if self.state_of(ref, environ) is AllocationState.OVER:
+            raise AllocationOver("the allocation is over")
         return Allocation(ref, [NodeSpec("m0", tuple(range(CORES)))], {"m0": "m0"}, end=None)
 
     def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
-        if self.state_of(self.find_allocation(environ).ref, environ) is AllocationState.OVER:
-            raise AllocationOver("the allocation is over")
-        return None
+        return self.find_allocation(environ).end
 
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
         view = self.queue.view(allocation.id, environ)

@@ -296,7 +296,10 @@ class BatchSystem(ABC):
         """The nodes of the allocation, with their cores, GPUs and layout. `argument`: what follows `NAME:` in
         `--resources`.
 
-        Raises: `NoAllocation` when this process is in none, `ClusterError` when its nodes are not known.
+        Raises: `NoAllocation`, which means with `--resources auto`: continue with this machine alone. So raise it only
+        when this process is certainly in no allocation. `AllocationOver` when the allocation has ended or is not known
+        any more, `ClusterError` when its nodes are not known: both refuse the run. `NoCommand`, from
+        `cluster/commands.py:call`, passes through: `cluster/find.py` decides about a missing program.
         """
 
     @abstractmethod

@@ -8,7 +8,8 @@ class ClusterError(Exception):
 
 
 class NoAllocation(ClusterError):
-    """This process is not inside an allocation; the message says why."""
+    """This process is certainly not inside an allocation; the message says why. A run with `--resources auto` then uses
+    this machine alone."""
 
 
 class RangeError(ClusterError):
@@ -16,8 +17,8 @@ class RangeError(ClusterError):
     gave them."""
 
 
-class AllocationOver(NoAllocation):
-    """The batch system says that the allocation has ended, or does not know it any more."""
+class AllocationOver(ClusterError):
+    """The batch system says that the allocation of this process has ended, or does not know it any more."""
 
 
 class NoCommand(ClusterError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from qcg.pilotjob.cluster.base import Allocation, NodeRange
-from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation, RangeError
+from qcg.pilotjob.cluster.base import Allocation, BatchSystem, NodeRange
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation, NoCommand, RangeError
 from qcg.pilotjob.cluster.local.machine import Nodes, local_nodes
 from qcg.pilotjob.cluster.registry import batch_system, system_in_use
 
@@ -20,20 +20,26 @@ def find_nodes(
 ) -> Nodes | Allocation:
     """The allocation, or `part` of its nodes, or this machine.
 
-    `source`: the value of `--resources`. `auto` is the allocation where there is one and `nodes` is not given.
+    `source`: the value of `--resources`. `auto` is the allocation where there is one and `nodes` is not given. Where a
+    command of its batch system is missing, as in a container inside an allocation, `auto` is this machine.
+
+    Raises: `ClusterError` also for `auto` when this process is in an allocation that cannot be used.
     """
     if source not in ("auto", "local"):
         return part.of(_allocation(source, nodes, environ))
     if source == "auto" and nodes is None and (part != ALL_NODES or system_in_use(environ) is not None):
+        system = system_in_use(environ) or batch_system()
         try:
-            return part.of((system_in_use(environ) or batch_system()).find_allocation(environ))
-        except NoAllocation as error:
+            return part.of(system.find_allocation(environ))
+        except AllocationOver as error:
+            raise ClusterError(f"{error}; to use this machine alone, give --resources local or --nodes") from None
+        except (NoAllocation, NoCommand) as error:
+            why = _why_none(system, error)
             if part != ALL_NODES:
-                hint = (system_in_use(environ) or batch_system()).start_hint
                 raise RangeError(
-                    f"begin and end choose nodes of an allocation, but {error}; {hint}, or leave them out"
+                    f"begin and end choose nodes of an allocation, but {why}; {system.start_hint}, or leave them out"
                 ) from None
-            log.warning("%s; this machine alone is used", error)
+            log.warning("%s; this machine alone is used", why)
     return local_nodes(nodes, environ)
 
 
@@ -47,7 +53,13 @@ def _allocation(source: str, nodes: str | None, environ: Mapping[str, str]) -> A
         )
     try:
         return system.find_allocation(environ, argument)
-    except NoAllocation as error:
+    except (NoAllocation, NoCommand, AllocationOver) as error:
+        other = "give --resources local" if isinstance(error, AllocationOver) else "leave the option out"
         raise ClusterError(
-            f"--resources {source}: {error}; {system.start_hint}, or leave the option out to use this machine"
+            f"--resources {source}: {_why_none(system, error)}; {system.start_hint}, or {other} to use this machine"
         ) from None
+
+
+def _why_none(system: BatchSystem, error: ClusterError) -> str:
+    """Why there is no allocation to use, as a clause."""
+    return f"{error}, so that {system.label} cannot be asked" if isinstance(error, NoCommand) else str(error)

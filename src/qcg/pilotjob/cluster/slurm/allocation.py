@@ -94,7 +94,7 @@ def _find_job(environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> 
     for job in parse_jobs(scontrol(environ, "show", "job", "-d", job_id, patience=patience)):
         if job.id == job_id:
             if job.state not in ("RUNNING", "CONFIGURING"):
-                error = AllocationOver if job.state in OVER else NoAllocation
+                error = AllocationOver if job.state in OVER else ClusterError
                 raise error(f"job {job_id} (SLURM_JOB_ID) does not run: it is {job.state}")
             return job
     raise ClusterError(f"`scontrol show job -d {job_id}` does not show job {job_id}")

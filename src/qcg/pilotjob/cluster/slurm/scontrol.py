@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT, call
-from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoAllocation, NoCommand
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed
 from qcg.pilotjob.cluster.slurm.parse import parse_cluster_name, parse_jobs
 
 OVER = (
@@ -24,8 +24,6 @@ def scontrol(environ: Mapping[str, str], *arguments: str, patience: float = COMM
     seconds = {**environ, "SLURM_TIME_FORMAT": "%s"}
     try:
         return call(["scontrol", *arguments], seconds, patience)
-    except NoCommand as error:
-        raise NoAllocation(f"{error}, so that Slurm cannot be asked") from None
     except CommandFailed as failure:
         if is_unknown_job(failure):
             raise AllocationOver(f"Slurm does not know job {arguments[-1]} (SLURM_JOB_ID)") from None
