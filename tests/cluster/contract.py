@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pytest
@@ -34,11 +37,27 @@ def fields(templates: list[str]) -> set[str]:
     return set(re.findall(r"\{(\w+)\}", " ".join(templates)))
 
 
-Show = Callable[[Phase | None], Mapping[str, str]]
+def is_hidden(variable: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(variable, pattern) for pattern in patterns)
+
+
+class Show(Protocol):
+    """Makes the batch system show an allocation in a phase, or forget it for None, after it was queued again so many
+    times. Returns an environment in which the batch system answers, of a process that the allocation has started."""
+
+    def __call__(self, phase: Phase | None, restarts: int = 0) -> Mapping[str, str]: ...
 
 
 class SystemContract:
-    """Cases for a `BatchSystem`. A subclass has the fixture `system`."""
+    """Cases for a `BatchSystem`. A subclass has the fixture `system`, and, for a system with a `remote_queue`, lines of
+    real output."""
+
+    listed_line = ""
+    """A line of `RemoteQueue.list_jobs` with a job that runs."""
+    listed_job = ("7", "qcg-pm.a-1", "RUNNING")
+    """Its id, its name and its state."""
+    submitted_line = ""
+    """A line of `RemoteQueue.submit` with the same id."""
 
     def test_outside_an_allocation_it_is_not_in_use(self, system: BatchSystem):
         assert system.current(ELSEWHERE) is None
@@ -72,8 +91,18 @@ class SystemContract:
 
     def test_jobs_on_several_nodes_are_described(self, system: BatchSystem):
         assert isinstance(system.multi_node(), MultiNode)
-        assert all(isinstance(name, str) for name in system.variables_to_hide())
-        assert "HOME" not in system.variables_of_allocation(["HOME", "PATH"])
+
+    def test_variables_that_are_not_of_the_batch_system_are_not_hidden(self, system: BatchSystem):
+        kept = ["HOME", "LD_LIBRARY_PATH", "PATH", "QCG_PM_X", "USER"]
+        for hidden in (system.variables_to_hide(), system.variables_of_allocation(kept)):
+            assert not [name for name in kept if is_hidden(name, hidden)]
+            # The host takes no other patterns.
+            assert all(re.fullmatch(r"\w+\*?", pattern, re.ASCII) for pattern in hidden)
+
+    def test_the_variables_of_an_allocation_that_is_not_used_are_hidden(self, system: BatchSystem):
+        (registration,) = (line for line in registry.SYSTEMS if line.name == system.name)
+        hidden = system.variables_of_allocation([*registration.variables, "HOME"])
+        assert all(is_hidden(name, hidden) for name in registration.variables)
 
     def test_commands_for_remote_hosts_are_complete(self, system: BatchSystem):
         queue = system.remote_queue()
@@ -97,6 +126,19 @@ class SystemContract:
         for words in (queue.unknown, queue.unreachable):
             assert re.search(words, "") is None, "an empty answer means nothing"
 
+    def test_real_output_of_commands_for_remote_hosts_is_understood(self, system: BatchSystem):
+        queue = system.remote_queue()
+        if queue is None or not self.listed_line:
+            return
+        match = re.search(queue.job_line, self.listed_line)
+        assert match is not None
+        assert match.group("id", "name", "state") == self.listed_job
+        assert match["state"] not in {*queue.waiting, *queue.over}
+        assert re.search(queue.job_line, "") is None
+        answer = re.search(queue.submitted, self.submitted_line)
+        assert answer is not None
+        assert answer["id"] == self.listed_job[0]
+
     def test_commands_for_remote_hosts_travel_as_json(self, system: BatchSystem):
         queue = system.remote_queue()
         if queue is not None:
@@ -108,9 +150,8 @@ class SystemContract:
 
 
 class StateContract:
-    """Cases for `BatchSystem.state_of` of a system with a queue. A subclass has the fixtures `system`, and `show`: a
-    function that makes the batch system show the allocation `allocation_id` in a phase, or forget it for None, and
-    returns an environment in which it answers. And `inside`: the variables of a process in that allocation."""
+    """Cases for the states of allocations, of a system with a queue. A subclass has the fixtures `system`; `show`, a
+    `Show` for the allocation `allocation_id`; and `inside`: the variables of a process in that allocation."""
 
     cluster = ""
     """The cluster of the batch system."""
@@ -143,6 +184,40 @@ class StateContract:
         with pytest.raises(ClusterError):
             system.state_of(AllocationRef(self.allocation_id, "another-cluster", system.name), environ)
 
+    @pytest.mark.parametrize("phase", Phase)
+    def test_an_allocation_is_shown_in_each_phase(self, system: BatchSystem, show: Show, phase: Phase):
+        if phase in self.missing_phases:
+            pytest.skip(f"{system.label} does not report {phase.name}")
+        assert system.queue is not None
+        seen = system.queue.view(self.allocation_id, show(phase))
+        assert seen is not None
+        assert (seen.id, seen.phase) == (self.allocation_id, phase)
+        assert seen.state
+
+    def test_a_forgotten_allocation_has_no_view(self, system: BatchSystem, show: Show):
+        assert system.queue is not None
+        assert system.queue.view(self.allocation_id, show(None)) is None
+
+    @pytest.mark.parametrize("restarts", [0, 1, 2])
+    def test_an_allocation_and_its_processes_agree_on_how_often_it_was_queued_again(
+        self, system: BatchSystem, show: Show, inside: Mapping[str, str], restarts: int
+    ):
+        assert system.queue is not None
+        environ = {**show(Phase.RUNNING, restarts), **inside}
+        seen = system.queue.view(self.allocation_id, environ)
+        assert seen is not None
+        assert (system.restarts(environ, 30.0), seen.restarts) == (restarts, restarts)
+
+    def test_an_allocation_that_waits_again_was_queued_again(
+        self, system: BatchSystem, show: Show, inside: Mapping[str, str]
+    ):
+        # Without this the allocation runner takes the SIGTERM of a requeue for a cancellation.
+        assert system.queue is not None
+        before = system.restarts({**show(Phase.RUNNING, 0), **inside}, 30.0)
+        seen = system.queue.view(self.allocation_id, show(Phase.WAITING, 1))
+        assert seen is not None
+        assert seen.restarts > before
+
     @pytest.mark.parametrize("phase", [None, Phase.WAITING, Phase.OVER])
     def test_a_run_in_an_allocation_that_is_over_or_forgotten_does_not_use_this_machine(
         self,
@@ -159,7 +234,9 @@ class StateContract:
 
 class QueueContract:
     """Cases for an `AllocationQueue`. A subclass has the fixtures `queue`; `working`: an environment in which the queue
-    answers; `unreachable`: one in which it does not; and `inside`: the environment of a process in an allocation.
+    answers, and knows allocations that were submitted or cancelled; `submissions`: a function that returns the words
+    of each submission so far, as the batch system got them; `unreachable`: an environment in which the queue does not
+    answer; and `inside`: all variables of the batch system in a process of an allocation.
 
     The options below are words that `further_options` returns: override them with options of the batch system."""
 
@@ -186,6 +263,13 @@ class QueueContract:
         with pytest.raises(BatchError):
             queue.directives([self.option_of_two_lines])
 
+    @pytest.mark.parametrize("name", ["my jobs", "100% of 'them'", "-x", "größe"])
+    def test_the_name_of_any_file_becomes_a_name_in_the_queue(self, queue: AllocationQueue, name: str):
+        lines = queue.directives(queue.options(AllocationSpec(nodes="2"), name, Path("/wd")))
+        plain = queue.directives(queue.options(AllocationSpec(nodes="2"), "name", Path("/wd")))
+        words = [shlex.split(line[1:]) for line in lines]
+        assert list(map(len, words)) == [len(shlex.split(line[1:])) for line in plain], "a name is one word"
+
     def test_further_options_are_checked_and_kept_for_the_next_submission(self, queue: AllocationQueue):
         assert queue.further_options([self.option, self.flag]) == [self.option, self.flag]
         with pytest.raises(BatchError):
@@ -196,8 +280,9 @@ class QueueContract:
         self, queue: AllocationQueue, inside: Mapping[str, str]
     ):
         assert registry.is_in_allocation(inside)
+        assert len(inside) > 1, "there are more variables than the id"
         cleaned = queue.environment({**inside, "HOME": "/home/me"}, self.options(queue))
-        assert not registry.is_in_allocation(cleaned)
+        assert not inside.keys() & cleaned.keys()
         assert cleaned["HOME"] == "/home/me"
 
     def test_an_unknown_size_is_not_refused(self, queue: AllocationQueue, unreachable: Mapping[str, str]):
@@ -225,6 +310,28 @@ class QueueContract:
         seen = queue.view(first, working)
         assert seen is not None
         assert (seen.id, seen.phase) == (first, Phase.WAITING)
+
+    def test_an_allocation_waits_for_the_one_that_it_follows(
+        self,
+        queue: AllocationQueue,
+        working: Mapping[str, str],
+        submissions: Callable[[], list[list[str]]],
+        tmp_path: Path,
+    ):
+        first = queue.submit(tmp_path / "batch.sh", working)
+        assert queue.submit(tmp_path / "batch.sh", working, after=first)
+        alone, following = submissions()
+        assert any(first in word for word in following if word not in alone)
+
+    def test_a_cancelled_allocation_was_cancelled(
+        self, queue: AllocationQueue, working: Mapping[str, str], tmp_path: Path
+    ):
+        first = queue.submit(tmp_path / "batch.sh", working)
+        for _ in range(2):  # one that is over may be cancelled again
+            queue.cancel(first, working)
+            seen = queue.view(first, working)
+            assert seen is not None
+            assert seen.was_cancelled
 
     def test_an_allocation_may_follow_one_that_is_over_or_forgotten(
         self, queue: AllocationQueue, working: Mapping[str, str], tmp_path: Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from qcg.pilotjob.cluster.base import AllocationState, BatchSystem, Phase
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.slurm.queue import PHASES, SlurmQueue
 from tests.cluster.contract import ELSEWHERE, QueueContract, Show, StateContract, SystemContract, fields
-from tests.support.memory_batch import VARIABLE, MemoryBatch, MemoryQueue, register
+from tests.support.memory_batch import NODES, VARIABLE, MemoryBatch, MemoryQueue, register
 from tests.support.pilot import environment
 from tests.support.slurm_programs import SlurmPrograms
 
@@ -23,6 +23,9 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryBatch:
 
 
 class TestSlurm(SystemContract):
+    listed_line = "7|RUNNING|qcg-pm.a-1"
+    submitted_line = "7;big"
+
     @pytest.fixture
     def system(self) -> BatchSystem:
         return batch_system("slurm")
@@ -50,6 +53,7 @@ SCONTROL = """#!/bin/bash
 [ -z "{state}" ] && {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
 echo "JobId=7 JobName=a"
 echo "   JobState={state} Reason=None Dependency=(null)"
+echo "   Requeue=1 Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=0:0"
 """
 STATES = {phase: state for state, phase in PHASES.items()} | {Phase.ENDING: "COMPLETING"}
 
@@ -63,11 +67,12 @@ class TestSlurmStates(StateContract):
 
     @pytest.fixture
     def show(self, tmp_path: Path) -> Show:
-        def show(phase: Phase | None) -> Mapping[str, str]:
+        def show(phase: Phase | None, restarts: int = 0) -> Mapping[str, str]:
             program = tmp_path / "scontrol"
-            program.write_text(SCONTROL.format(state="" if phase is None else STATES[phase]))
+            program.write_text(SCONTROL.format(state="" if phase is None else STATES[phase], restarts=restarts))
             program.chmod(0o755)
-            return environment(PATH=f"{tmp_path}:/bin:/usr/bin")
+            count = {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
+            return environment(PATH=f"{tmp_path}:/bin:/usr/bin", **count)
 
         return show
 
@@ -86,9 +91,9 @@ class TestMemoryStates(StateContract):
 
     @pytest.fixture
     def show(self, memory: MemoryBatch) -> Show:
-        def show(phase: Phase | None) -> Mapping[str, str]:
+        def show(phase: Phase | None, restarts: int = 0) -> Mapping[str, str]:
             if phase is not None:
-                memory.queue.set("7", phase)
+                memory.queue.set("7", phase, restarts=restarts)
             return {}
 
         return show
@@ -104,10 +109,17 @@ class TestSlurmQueue(QueueContract):
         return SlurmQueue()
 
     @pytest.fixture
-    def working(self, tmp_path: Path) -> Mapping[str, str]:
-        programs = SlurmPrograms(tmp_path)
+    def programs(self, tmp_path: Path) -> SlurmPrograms:
+        return SlurmPrograms(tmp_path)
+
+    @pytest.fixture
+    def working(self, programs: SlurmPrograms) -> Mapping[str, str]:
         programs.know("6", "PENDING")
-        return environment(PATH=str(programs.path))
+        return environment(PATH=f"{programs.path}:/bin:/usr/bin")
+
+    @pytest.fixture
+    def submissions(self, programs: SlurmPrograms) -> Callable[[], list[list[str]]]:
+        return lambda: [line.split() for line in programs.submitted]
 
     @pytest.fixture
     def unreachable(self) -> Mapping[str, str]:
@@ -115,7 +127,7 @@ class TestSlurmQueue(QueueContract):
 
     @pytest.fixture
     def inside(self) -> Mapping[str, str]:
-        return {"SLURM_JOB_ID": "7", "SLURM_JOBID": "7"}
+        return {"SLURM_JOB_ID": "7", "SLURM_JOBID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NODELIST": "n1"}
 
 
 class TestMemoryQueue(QueueContract):
@@ -128,10 +140,14 @@ class TestMemoryQueue(QueueContract):
         return {}
 
     @pytest.fixture
+    def submissions(self, queue: MemoryQueue) -> Callable[[], list[list[str]]]:
+        return lambda: [[f"after={queue.after[one]}"] if one in queue.after else [] for one in queue.views]
+
+    @pytest.fixture
     def unreachable(self, queue: MemoryQueue) -> Mapping[str, str]:
         queue.down = True
         return {}
 
     @pytest.fixture
     def inside(self) -> Mapping[str, str]:
-        return {VARIABLE: "7"}
+        return {VARIABLE: "7", NODES: "m0"}

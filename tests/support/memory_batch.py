@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.launch.site import MultiNode
 
 VARIABLE = "MEMORY_JOB"
+NODES = "MEMORY_NODES"
 CORES = 4
 STATES = dict.fromkeys((Phase.WAITING, Phase.OVER), AllocationState.OVER) | {Phase.ENDING: AllocationState.ENDING}
 
@@ -68,10 +70,10 @@ class MemoryQueue(AllocationQueue):
     def directives(self, options: Sequence[str]) -> list[str]:
         if any("\n" in option for option in options):
             raise BatchError("an option has several lines")
-        return [f"#MEMORY {option}" for option in options]
+        return [f"#MEMORY {shlex.quote(option)}" for option in options]
 
     def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
-        return {name: value for name, value in environ.items() if name != VARIABLE}
+        return {name: value for name, value in environ.items() if name not in (VARIABLE, NODES)}
 
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
         count = next(option.partition("=")[2] for option in options if option.startswith("--nodes="))
@@ -118,6 +120,10 @@ class MemoryBatch(BatchSystem):
     def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return AllocationRef(environ[VARIABLE], "", self.name) if VARIABLE in environ else None
 
+    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
+        view = self.queue.view(environ[VARIABLE], environ, patience) if VARIABLE in environ else None
+        return 0 if view is None else view.restarts
+
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
         ref = self.current(environ)
         if ref is None:
@@ -140,6 +146,9 @@ class MemoryBatch(BatchSystem):
 
     def multi_node(self) -> MultiNode:
         return MultiNode()
+
+    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name in (VARIABLE, NODES)]
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> MemoryBatch:

@@ -15,6 +15,7 @@ echo "$(<{jobs}/$3)"
 """
 _SCANCEL = """#!/bin/bash
 [ -e {jobs}/$1 ] || {{ echo "scancel: error: Kill job error on job id $1: Invalid job id specified" >&2; exit 1; }}
+sed -i 's/JobState=[A-Z]*/JobState=CANCELLED/' {jobs}/$1
 """
 _SHOWN = """JobId={job} JobName=a
    JobState={state} Reason={reason} Dependency=(null)
