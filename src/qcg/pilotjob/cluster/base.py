@@ -169,8 +169,11 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        """The options that ask for such an allocation, with `spec.further` at the end. `name`: its name in the queue,
-        unless `spec` has one. `wd`: the working directory of the run, absolute. Pure.
+        """The options that ask for such an allocation, with `spec.further` at the end. `wd`: the working directory of
+        the run, absolute. Pure.
+
+        `name`: its name in the queue, unless `spec` has one. Any text, such as the file name `my jobs` with its blank:
+        characters that the batch system does not take are replaced, and are no error.
 
         They request the features that batch scripts rely on (`batch/script.py`): bash on the first node, the
         environment of the submitting process, and standard output and standard error in one file that can be read while
