@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +204,23 @@ def test_openmpi_across_nodes_gives_each_node_its_gpus():
     made = launch("openmpi", grant, SLURM)
     assert made.argv[-3:] == ["qcg-pm-rank", "prog", "-x"]
     assert "n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;;" in made.argv[-4]
+
+
+@pytest.mark.parametrize(
+    ("host", "printed"),
+    [("n1", "0"), ("n2", "1"), ("n2.example.org", "1"), ("n3", ""), ("n22", ""), ("xn2", "")],
+)
+def test_without_a_variable_of_the_batch_system_the_host_name_chooses_the_gpus(tmp_path: Path, host: str, printed: str):
+    grant = Grant((NodePart("n1", (0,), ("0",)), NodePart("n2", (0,), ("1",))))
+    made = launch("openmpi", grant, replace(LOCAL, allocation="77", multi_node=MultiNode()))
+    program = tmp_path / "uname"
+    program.write_text(f'#!/bin/sh\n[ "$*" = -n ] && echo {host}\n')
+    program.chmod(0o755)
+    first_node = {"HOSTNAME": "n1", "PATH": f"{tmp_path}:/bin:/usr/bin"}
+    words = [*made.argv[-6:-2], "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+    done = subprocess.run(words, env=first_node, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == printed
+    assert done.stderr == ("" if printed else f"qcg-pm: host name {host} names no node of this job\n")
 
 
 def test_arguments_of_srun_about_binding_replace_the_binding_of_the_model():

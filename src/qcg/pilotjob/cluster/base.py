@@ -34,7 +34,7 @@ class Allocation(Struct, frozen=True):
     ref: AllocationRef
     specs: list[NodeSpec]
     """The nodes in the order of the batch system, with the core ids that it uses. A node has one name: the one that
-    `ssh` takes, and that `MultiNode.node_variable` has in processes there."""
+    `ssh` takes, and that `MultiNode.node_variable` has in processes there, or `uname -n`, up to its domain."""
     addresses: dict[str, str]
     """For each node, an address or name by which this machine finds its own address towards the nodes."""
     end: float | None = None

@@ -22,7 +22,7 @@ def bound_ranks(
 ) -> list[str]:
     """The program, for processes on all nodes of a grant, each bound to one CPU if `bind` says so.
 
-    `node_variable` tells a process the name of its node, `rank_variable` its number on that node.
+    `node_variable`: as in `MultiNode`. `rank_variable` tells a process its number on its node.
     """
     cpus = all_bound_cpus(grant, site) if bind else None
     settings = _gpu_settings(grant, site)
@@ -62,13 +62,22 @@ def _gpu_settings(grant: Grant, site: Site) -> list[str]:
 def _with_settings(program: list[str], grant: Grant, settings: list[str], node_variable: str, last: str) -> list[str]:
     nodes_by_setting: dict[str, list[str]] = {}
     for part, setting in zip(grant.parts, settings, strict=True):
-        nodes_by_setting.setdefault(setting.removeprefix("; "), []).append(shlex.quote(part.node))
+        nodes_by_setting.setdefault(setting.removeprefix("; "), []).append(_pattern(part.node, node_variable))
     if list(nodes_by_setting) == [""]:
         return program
     if len(nodes_by_setting) == 1:
         (first,) = nodes_by_setting
     else:
         cases = [f"{'|'.join(nodes)}) {setting};;" for setting, nodes in nodes_by_setting.items()]
-        unknown = f'*) echo "qcg-pm: {node_variable}=${node_variable} names no node of this job" >&2; exit 1;;'
-        first = f"case ${node_variable} in {' '.join(cases)} {unknown} esac"
+        # HOSTNAME is no substitute for `uname`: Bash keeps a value that it inherits, such as that of the first node.
+        value = f"${node_variable}" if node_variable else "$(uname -n)"
+        shown = f"{node_variable}={value}" if node_variable else f"host name {value}"
+        unknown = f'*) echo "qcg-pm: {shown} names no node of this job" >&2; exit 1;;'
+        first = f"case {value} in {' '.join(cases)} {unknown} esac"
     return ["bash", "-c", f"{first}; {last}", NAME, *program]
+
+
+def _pattern(node: str, node_variable: str) -> str:
+    """What the name of a node looks like on it."""
+    name = shlex.quote(node)
+    return name if node_variable else f"{name}|{name}.*"

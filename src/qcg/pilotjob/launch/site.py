@@ -31,8 +31,9 @@ class MultiNode(Struct, frozen=True):
 
     schema: EnvironmentSchema | None = None
     """Parallel programs see these variables, even where the user chose another schema."""
-    node_variable: str = "HOSTNAME"
-    """The variable that names the node, in processes on it."""
+    node_variable: str = ""
+    """The variable that names the node, in processes on it. Empty: there is none, so the name of the host is compared,
+    with or without its domain."""
     openmpi: dict[str, str] = {}
     """Variables for the `mpirun` of Open MPI."""
     openmpi_hosts: bool = False
