@@ -12,6 +12,7 @@ from qcg.pilotjob.cluster.errors import ClusterError, RangeError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.local.machine import local_nodes
 from qcg.pilotjob.core.resources import NodeSpec
+from tests.support.memory_batch import VARIABLE, register
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -134,3 +135,10 @@ def test_a_range_of_nodes_outside_an_allocation_is_refused():
         RangeError, match="^begin and end choose nodes of an allocation, but there is no allocation here"
     ):
         find_nodes("auto", None, NO_GPUS, NodeRange(end=2))
+
+
+def test_messages_on_a_login_node_are_about_its_batch_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    memory = register(monkeypatch)
+    (tmp_path / memory.queue.program).touch(mode=0o755)
+    with pytest.raises(RangeError, match=f"^begin and end choose nodes of an allocation, but {VARIABLE} is not set"):
+        find_nodes("auto", None, {**NO_GPUS, "PATH": str(tmp_path)}, NodeRange(end=2))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from qcg.pilotjob.cluster.base import Allocation, BatchSystem, NodeRange
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation, NoCommand, RangeError
 from qcg.pilotjob.cluster.local.machine import Nodes, local_nodes
-from qcg.pilotjob.cluster.registry import batch_system, system_in_use
+from qcg.pilotjob.cluster.registry import batch_system, system_for_submission, system_in_use
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def find_nodes(
     if source not in ("auto", "local"):
         return part.of(_allocation(source, nodes, environ))
     if source == "auto" and nodes is None and (part != ALL_NODES or system_in_use(environ) is not None):
-        system = system_in_use(environ) or batch_system()
+        system = system_in_use(environ) or batch_system(system_for_submission(environ))
         try:
             return part.of(system.find_allocation(environ))
         except AllocationOver as error:
