@@ -92,9 +92,10 @@ def test_a_range_that_does_not_fit_is_refused_with_the_names_of_its_options(tmp_
     options = "--slurm-limit-nodes-range-begin and --slurm-limit-nodes-range-end"
     given = ("qcg-pm", "run", "r.json", "--wd", "w", "--slurm-limit-nodes-range-begin", "4")
     write_requests(tmp_path / "r.json", [job("j", script="true")])
-    done = run(*given, "--resources", "hostfile:hosts", cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"{options}: begin 4 and end 2 choose no part of the 2 nodes" in done.stderr
+    for words in (given, [word.replace("--slurm-", "--") for word in given]):
+        done = run(*words, "--resources", "hostfile:hosts", cwd=tmp_path)
+        assert done.returncode == 2
+        assert f"{options}: begin 4 and end 2 choose no part of the 2 nodes" in done.stderr
     done = run(*given, cwd=tmp_path)
     assert done.returncode == 2
     assert f"{options}: begin and end choose nodes of an allocation, but there is no allocation here" in done.stderr

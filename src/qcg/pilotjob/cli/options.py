@@ -246,12 +246,16 @@ _SHARED = [
         help="Start these agents with the batch system, or with ssh.",
     ),
     click.option(
+        "slurm_limit_nodes_range_begin",
+        "--limit-nodes-range-begin",
         "--slurm-limit-nodes-range-begin",
         type=Whole(min=0),
         metavar="B",
         help="Use the nodes of the allocation from the B-th on, counted from 0.",
     ),
     click.option(
+        "slurm_limit_nodes_range_end",
+        "--limit-nodes-range-end",
         "--slurm-limit-nodes-range-end",
         type=Whole(min=1),
         metavar="E",
