@@ -23,20 +23,29 @@ PURE_PACKAGES = {
 }
 
 SOURCE = Path(__file__).parents[2] / "src"
+CLUSTER = SOURCE / "qcg/pilotjob/cluster"
 
 # Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
 MIXED_PACKAGES = {
     PACKAGE,
     *(f"{PACKAGE}.{name}" for name in ("batch", "cluster", "common", "host")),
-    *(f"{PACKAGE}.cluster.{path.parent.name}" for path in (SOURCE / "qcg/pilotjob/cluster").glob("*/__init__.py")),
+    *(f"{PACKAGE}.cluster.{path.parent.name}" for path in CLUSTER.glob("*/__init__.py")),
 }
+
+# The modules of a batch system that are pure, where it has them.
+PURE_IN_BATCH_SYSTEMS = ("environment", "options", "parse", "sizes")
 
 PURE_MODULES = {
     f"{PACKAGE}.host.records",
     f"{PACKAGE}.batch.script",
     *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "wording")),
     *(f"{PACKAGE}.cluster.{name}" for name in ("errors", "spec", "time_limits", "local.virtual_nodes")),
-    *(f"{PACKAGE}.cluster.slurm.{name}" for name in ("environment", "options", "parse", "sizes", "srun")),
+    f"{PACKAGE}.cluster.slurm.srun",
+    *(
+        f"{PACKAGE}.cluster.{path.parent.name}.{path.stem}"
+        for path in CLUSTER.glob("*/*.py")
+        if path.stem in PURE_IN_BATCH_SYSTEMS
+    ),
 }
 
 # Other modules that a pure package may import. Add a missing one if it does no I/O and reads no clock.
