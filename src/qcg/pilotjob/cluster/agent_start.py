@@ -88,7 +88,8 @@ class AgentStart(Protocol):
 
     def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
         """The nodes that each command is for, and the command. Together they are for all of `nodes`: all nodes of the
-        allocation at first, one node for each restart. `replace_after`: see `AgentCommand.words`."""
+        allocation at first, one node for each restart. `replace_after`: see `AgentCommand.words`. Pure: it is called in
+        the event loop of the manager, and a command that is asked here would stop the run while it does not answer."""
 
 
 class SshStart:
