@@ -44,7 +44,8 @@ class Allocation(Struct, frozen=True):
     layouts: dict[str, tuple[int, int]] = {}
     """For each node, how core ids count its CPUs: number of cores, and threads of each core. Every node here has an
     entry in `cpus`. Leave a node out where only its number of cores is known: its jobs are then bound to that many
-    cores, in the order of the operating system."""
+    cores, in the order of the operating system, from the first one that the agent may use: two allocations on one node
+    would share them, unless the batch system confines processes to the CPUs of their allocation."""
     logins: dict[str, str] = {}
     """For each node that `ssh` does not reach under its name: the argument for `ssh`, such as `user@node`."""
 
