@@ -53,6 +53,29 @@ def test_alloc_submits_a_script_and_records_its_batch_system(
     assert "#MEMORY --nodes=2\n#MEMORY --place=scatter\n" in script
 
 
+def test_the_environment_chooses_among_several_batch_systems(
+    memory: MemoryBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for program in ("sbatch", memory.queue.program):
+        (tmp_path / program).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    file = write_requests(tmp_path / "jobs.json", [job("a", "true")])
+
+    def script(*words: str) -> str:
+        return click.testing.CliRunner().invoke(alloc, [str(file), "--dry-run", *words]).output
+
+    said = "Several batch systems are installed: slurm (sbatch), memory (memory-submit)."
+    assert said in script()
+    assert "#SBATCH --nodes=1" in script()
+    assert said not in script("--batch-system=slurm")
+    monkeypatch.setenv("QCG_PJM_BATCH_SYSTEM", "memory")
+    assert "#MEMORY --nodes=1" in script()
+    assert said not in script()
+    monkeypatch.setenv("QCG_PJM_BATCH_SYSTEM", "nonesuch")
+    assert "there is no batch system 'nonesuch'; known ones: slurm" in " ".join(script().split())
+
+
 def test_nothing_is_submitted_to_a_batch_system_that_does_not_respond(
     memory: MemoryBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -132,6 +132,22 @@ def test_the_installed_program_chooses_the_batch_system_without_loading_it(
     assert registry.system_for_submission({"PATH": str(tmp_path)}) == "lazy"
 
 
+def test_several_installed_batch_systems_are_named(toy: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="lazysub")
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
+    environ = {"PATH": str(tmp_path)}
+    (tmp_path / "lazysub").touch(mode=0o755)
+    assert registry.other_queues(environ) == ""
+    (tmp_path / "sbatch").touch(mode=0o755)
+    assert registry.system_for_submission(environ) == "slurm"
+    assert registry.other_queues(environ) == (
+        "Several batch systems are installed: slurm (sbatch), lazy (lazysub). slurm is used; --batch-system chooses"
+        " another one."
+    )
+    chosen = {**environ, "QCG_PJM_BATCH_SYSTEM": "lazy"}
+    assert (registry.system_for_submission(chosen), registry.other_queues(chosen)) == ("lazy", "")
+
+
 @pytest.mark.parametrize("line", registry.SYSTEMS, ids=lambda line: line.name)
 def test_every_registration_agrees_with_its_batch_system(line: Registration):
     system = registry.batch_system(line.name)

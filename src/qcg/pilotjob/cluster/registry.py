@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from qcg.pilotjob.common.environment import BATCH_SYSTEM
+
 if TYPE_CHECKING:
     from qcg.pilotjob.cluster.allocation_ref import AllocationRef
     from qcg.pilotjob.cluster.base import AllocationQueue, BatchSystem
@@ -135,12 +137,27 @@ def submit_command(name: str = "") -> str:
 
 
 def system_for_submission(environ: Mapping[str, str]) -> str:
-    """The batch system to submit to: that of this allocation, or the first whose program is installed."""
-    from shutil import which  # here: commands that start a run must load quickly
-
+    """The batch system to submit to: that of this allocation, or of the variable `BATCH_SYSTEM` (an unknown name as
+    well), or the first whose program is installed."""
     inside = system_in_use(environ)
     if inside is not None and inside.queue is not None:
         return inside.name
+    return environ.get(BATCH_SYSTEM) or (installed_queues(environ) or queue_names())[0]
+
+
+def installed_queues(environ: Mapping[str, str]) -> list[str]:
+    """The batch systems whose program is installed, in the order of `SYSTEMS`."""
+    from shutil import which  # here: commands that start a run must load quickly
+
     path = environ.get("PATH")
-    installed = [system.name for system in SYSTEMS if system.has_queue and which(system.program, path=path)]
-    return (installed or queue_names())[0]
+    return [system.name for system in SYSTEMS if system.has_queue and which(system.program, path=path)]
+
+
+def other_queues(environ: Mapping[str, str]) -> str:
+    """A sentence if `system_for_submission` chose among several batch systems that are installed; empty otherwise."""
+    found = [] if system_in_use(environ) or environ.get(BATCH_SYSTEM) else installed_queues(environ)
+    if len(found) < 2:
+        return ""
+    programs = {system.name: system.program for system in SYSTEMS}
+    listed = ", ".join(f"{name} ({programs[name]})" for name in found)
+    return f"Several batch systems are installed: {listed}. {found[0]} is used; --batch-system chooses another one."

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from qcg.pilotjob.host.records import STEP_ID as STEP_ID
 
-# Read by commands and by the client API.
+# Read by commands, and some by the client API.
 RUN_DIRECTORY = "QCG_PJM_DIR"
 """The run or working directory that commands and clients use without another one."""
 MANAGER_ADDRESS = "QCG_PJM_ADDRESS"
 """The address of the manager that commands and clients use without another one."""
+BATCH_SYSTEM = "QCG_PJM_BATCH_SYSTEM"
+"""The batch system that `qcg-pm alloc` submits to without `--batch-system`."""
 
 # Set for jobs, and for programs started by `qcg-pm-client`.
 JOB_CONTACT = "QCG_PM_CONTACT"

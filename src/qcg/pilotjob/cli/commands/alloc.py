@@ -23,8 +23,9 @@ from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, read_unfini
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.base import AllocationQueue, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
-from qcg.pilotjob.cluster.registry import batch_system, queue_names, queue_of, system_for_submission
+from qcg.pilotjob.cluster.registry import batch_system, other_queues, queue_names, queue_of, system_for_submission
 from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.common.environment import BATCH_SYSTEM
 from qcg.pilotjob.common.exit_codes import INTERRUPTED
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.core.resources import NodeSpec
@@ -113,7 +114,7 @@ def allocation_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--batch-system",
     type=click.Choice(queue_names()),
-    help="Where to submit; otherwise where the run was submitted before, or the batch system found here.",
+    help=f"Where to submit; otherwise where the run was submitted before, {BATCH_SYSTEM}, or the one found here.",
 )
 @click.option(
     "--submit-arg", multiple=True, help="A further option of the command that submits: --submit-arg=--constraint=fast."
@@ -160,6 +161,8 @@ def _submit(
     run_dir = _run_dir(file, given)
     last = last_submission(run_dir) if file is None else None
     system = chosen or (batch_system(last.system).name if last else system_for_submission(os.environ))
+    if not chosen and not last and (others := other_queues(os.environ)):
+        echo_err(others)
     queue = queue_of(system)
     earlier = _spec_kept(last, system) if last else AllocationSpec()
     spec = _spec(context, queue, earlier, more, given)
