@@ -191,11 +191,29 @@ def test_only_failed_iterations_run_again_with_corrected_rows(tmp_path: Path):
     shown = [(row["name"], row["attempt"], row["state"], row["parameters"]) for row in attempts(tmp_path)]
     assert shown == [
         ("sweep:0", "1", "SUCCEED", '{"T":"250"}'),
-        ("sweep:1", "1", "FAILED", ""),
+        ("sweep:1", "1", "FAILED", '{"T":"-3"}'),
         ("sweep:1", "2", "SUCCEED", '{"T":"300"}'),
-        ("sweep:2", "1", "FAILED", ""),
+        ("sweep:2", "1", "FAILED", '{"T":"-350"}'),
         ("sweep:2", "2", "SUCCEED", '{"T":"350"}'),
         ("sweep:3", "1", "SUCCEED", '{"T":"400"}'),
+    ]
+
+
+def test_the_table_of_attempts_has_the_row_of_each_attempt_after_every_correction(tmp_path: Path):
+    fails_twice(tmp_path)
+    for rows in ("T\n250\n-4\n-350\n400\n", "T\n250\n5\n-350\n400\n"):
+        (tmp_path / "params.csv").write_text(rows)
+        run("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json", cwd=tmp_path)
+    # The same rows once more, in a file that is not changed.
+    run("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json", cwd=tmp_path)
+    shown = [f"{row['name']} {row['attempt']} {row['parameters']}" for row in attempts(tmp_path)]
+    assert shown == [
+        'sweep:0 1 {"T":"250"}',
+        'sweep:1 1 {"T":"-3"}',
+        'sweep:1 2 {"T":"-4"}',
+        'sweep:1 3 {"T":"5"}',
+        *[f'sweep:2 {number} {{"T":"-350"}}' for number in (1, 2, 3, 4)],
+        'sweep:3 1 {"T":"400"}',
     ]
 
 

@@ -71,8 +71,17 @@ class RowFile(Struct, frozen=True, omit_defaults=True, gc=False):
     """Time of the last change, in nanoseconds since the epoch."""
     content: str = ""
     """Digest of its content, which is also the name of its copy in the run directory; empty when no copy was kept."""
-    replaced: bool = False
-    """Whether earlier attempts of the job had other rows, which are not known any more."""
+    before: RowFile | None = None
+    """The file of the attempts that were scheduled before `since`; None when all attempts have these rows."""
+    since: float = 0.0
+    """When this file replaced the one before it, in seconds since the epoch."""
+
+    def at(self, scheduled: float) -> RowFile:
+        """The file of an attempt that was scheduled at this time."""
+        file = self
+        while file.before is not None and scheduled < file.since:
+            file = file.before
+        return file
 
 
 RowSource = Callable[[RowFile, int], dict[str, Any]]
@@ -111,8 +120,10 @@ class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):
         """Whether iterations have values other than their indices."""
         return self.values is not None or self.names is not None or self.rows is not None
 
-    def value(self, index: int, rows: RowSource | None = None) -> Any:
-        """The JSON value of the iteration with an index. `rows`: reads the rows of a file; RowError without it."""
+    def value(self, index: int, rows: RowSource | None = None, scheduled: float | None = None) -> Any:
+        """The JSON value of the iteration with an index. `rows`: reads the rows of a file; RowError without it.
+
+        `scheduled`: the time of the attempt that had the value; None for the value of the next attempt."""
         if self.values is not None:
             return self.values[index]
         if self.names is not None:
@@ -121,7 +132,7 @@ class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):
             return index
         if rows is None:
             raise RowError(f"the rows of {self.rows.path} cannot be read here")
-        return rows(self.rows, index)
+        return rows(self.rows if scheduled is None else self.rows.at(scheduled), index)
 
     def variable(self, name: str, index: int, rows: RowSource | None = None) -> str | None:
         """The text of `${itval}`, or of a variable named by the user: `${T}`, `${row.T}`, `${itval.T}`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from msgspec.structs import replace
 
@@ -48,7 +49,7 @@ def _notice(file: RowFile, row_files: RowFiles) -> str:
 def with_new_rows(
     job: Job, before: JobDescription, after: JobDescription, row_files: RowFiles
 ) -> tuple[JobDescription, frozenset[int]]:
-    """A new description that says whether it replaces rows, and the positions without success whose rows it replaces.
+    """A new description that names the rows of earlier attempts, and the positions without success that get other rows.
 
     Raises `SubmissionRejected` when the row of an iteration that has succeeded is another one: the iteration would be
     shown with parameters that it did not run with.
@@ -64,8 +65,11 @@ def with_new_rows(
             changed.add(position)
     except RowError as error:
         raise SubmissionRejected([f"job {job.name!r}: {error}"]) from None
-    if changed or old.replaced:
-        after = replace(after, iteration=replace(after.iteration, rows=replace(new, replaced=True)))
+    if changed:
+        new = replace(new, before=old, since=time.time())
+    elif old.before is not None:
+        new = replace(new, before=old.before, since=old.since)
+    after = replace(after, iteration=replace(after.iteration, rows=new))
     return after, frozenset(changed)
 
 

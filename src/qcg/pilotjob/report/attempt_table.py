@@ -146,9 +146,7 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
         **_usage(record.usage, cpu_efficiency(record.usage, grant, seconds)),
         requested_memory=requested or None,
         message=record.message,
-        parameters=""
-        if index is None
-        else _parameters(job.iteration, index, rows, is_past=isinstance(record, PastAttemptRecord)),
+        parameters="" if index is None else _parameters(job.iteration, index, rows, record.scheduled),
     )
 
 
@@ -177,13 +175,11 @@ def _usage(usage: Usage | None, efficiency: float | None) -> dict[str, Any]:
     }
 
 
-def _parameters(iteration: Iteration | None, index: int, rows: RowSource | None, *, is_past: bool) -> str:
-    """`is_past`: whether the iteration was started again later, maybe with another row."""
+def _parameters(iteration: Iteration | None, index: int, rows: RowSource | None, scheduled: float | None) -> str:
+    """The parameters of the attempt that was scheduled at this time: the iteration may have another row by now."""
     if iteration is None or not iteration.has_values:
         return ""
-    if is_past and iteration.rows is not None and iteration.rows.replaced:
-        return ""
     try:
-        return msgspec.json.encode(iteration.value(index, rows)).decode()
+        return msgspec.json.encode(iteration.value(index, rows, scheduled)).decode()
     except (RowError, IndexError):
         return ""
