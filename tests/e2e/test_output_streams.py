@@ -98,10 +98,26 @@ def test_every_attempt_has_output_of_its_own(tmp_path: Path):
     assert pm(tmp_path, "logs", "--attempt", "2", "a").stdout == "attempt 2\n"
     denied = pm(tmp_path, "logs", "--attempt", "4", "a")
     assert (denied.returncode, "has had 3 attempts; there is no attempt 4" in denied.stderr) == (1, True)
-    pm(tmp_path, "logs", "--export", tmp_path / "all")
-    assert sorted(file.name for file in (tmp_path / "all").iterdir()) == ["a.out", "a~2.out", "a~3.out"]
+    pm(tmp_path, "logs", "--export", tmp_path / "last")
+    assert {file.name: file.read_text() for file in (tmp_path / "last").iterdir()} == {"a.out": "attempt 3\n"}
+    pm(tmp_path, "logs", "--export", tmp_path / "all", "--all-attempts")
+    assert {file.name: file.read_text() for file in (tmp_path / "all").iterdir()} == {
+        "a.out": "attempt 3\n",
+        "a~1.out": "attempt 1\n",
+        "a~2.out": "attempt 2\n",
+    }
     pm(tmp_path, "logs", "--export", tmp_path / "one", "--attempt", "2", "a")
-    assert [file.read_text() for file in (tmp_path / "one").iterdir()] == ["attempt 2\n"]
+    assert {file.name: file.read_text() for file in (tmp_path / "one").iterdir()} == {"a~2.out": "attempt 2\n"}
+
+
+def test_an_export_gives_no_earlier_attempt_the_name_of_a_last_one_that_wrote_nothing(tmp_path: Path):
+    run_requests(tmp_path, [streaming("a", "[ ${attempt} = 2 ] || { echo wrong; exit 1; }", retry=1)])
+    pm(tmp_path, "logs", "--export", tmp_path / "last")
+    assert [*(tmp_path / "last").iterdir()] == []
+    pm(tmp_path, "logs", "--export", tmp_path / "all", "--all-attempts")
+    assert [file.name for file in (tmp_path / "all").iterdir()] == ["a~1.out"]
+    denied = pm(tmp_path, "logs", "--all-attempts", "a")
+    assert (denied.returncode, "--all-attempts goes with --export" in denied.stderr) == (2, True)
 
 
 def test_output_in_files_has_no_earlier_attempts_to_show(tmp_path: Path):

@@ -158,11 +158,19 @@ class StreamFollower:
 
 
 def export(
-    directory: Path, target: Path, names: Collection[str] | None, kinds: Collection[str], number: int | None
+    directory: Path,
+    target: Path,
+    names: Collection[str] | None,
+    kinds: Collection[str],
+    number: int | None,
+    *,
+    earlier: bool,
 ) -> tuple[int, int, int]:
-    """Write output in streams to files of their own: `NAME.out` and `NAME.err`.
+    """Write output in streams to files of their own: `NAME.out` and `NAME.err` for the last attempt, `NAME~1.out` for
+    the first of several.
 
-    `names`: only these jobs and iterations. `number`: only this attempt of each. Returns the number of attempts, of
+    `names`: only these jobs and iterations. `number`: only this attempt of each. `earlier`: all attempts, not only the
+    last one. Returns the number of attempts, of
     files and of damaged frames."""
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -170,14 +178,18 @@ def export(
             raise Denial(f"{target} is not empty; export to a new directory")
         wanted = None if names is None else {_base_of(name) for name in names}
         with OutputStreams(directory) as streams:
+            found = [(attempt, *without_ordinal(attempt.name)) for attempt in streams.last_attempts()]
+            last: dict[str, int] = {}
+            for _, base, ordinal in found:
+                last[base] = max(ordinal, last.get(base, 0))
             attempts = files = 0
-            for attempt in streams.last_attempts():
-                base, ordinal = without_ordinal(attempt.name)
+            for attempt, base, ordinal in found:
                 if wanted is not None and base not in wanted and _INDEX.sub("", base) not in wanted:
                     continue
-                if number is None or ordinal == number:
+                if earlier or ordinal == (number or last[base]):
                     attempts += 1
-                    files += sum(_export_stream(attempt, stream, target) for stream in kinds)
+                    name = base if ordinal == last[base] else f"{base}~{ordinal}"
+                    files += sum(_export_stream(attempt, stream, target / name) for stream in kinds)
             return attempts, files, streams.damaged
     except OSError as error:
         raise Denial(f"{error.filename or target} cannot be written: {error.strerror}") from None
@@ -199,13 +211,13 @@ def _base_of(name: str) -> str:
 
 
 def _export_stream(attempt: Attempt, stream: str, target: Path) -> bool:
-    """Whether there was anything to write."""
+    """Whether there was anything to write. `target`: the file without its suffix."""
     chunks = attempt.chunks(KINDS[stream])
     first = next(chunks, None)
     if first is None:
         return False
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(target / f"{attempt.name}{_SUFFIXES[stream]}", flags, 0o666), "wb") as file:
+    with os.fdopen(os.open(f"{target}{_SUFFIXES[stream]}", flags, 0o666), "wb") as file:
         file.write(first)
         file.writelines(chunks)
     return True

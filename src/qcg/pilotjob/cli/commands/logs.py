@@ -54,6 +54,11 @@ FILES = {"stdout": "job.out", "stderr": "job.err"}
     metavar="DIR",
     help="Write output that was collected in streams to files NAME.out and NAME.err in DIR; of all jobs without NAMES.",
 )
+@click.option(
+    "--all-attempts",
+    is_flag=True,
+    help="With --export: also write the output of earlier attempts, to NAME~1.out and so on.",
+)
 @click.option("--raw", is_flag=True, help="Show every byte unchanged, also on a terminal.")
 @on_manager_or_registry
 def command(
@@ -64,6 +69,7 @@ def command(
     lines: int | None,
     attempt: int | None,
     target: str | None,
+    all_attempts: bool,
     raw: bool,
 ) -> int:
     """Show the output of a job: the file `stdout`, or `stderr`, of its description, or its part of an output stream.
@@ -80,7 +86,11 @@ def command(
     if target is not None:
         if follow or lines is not None:
             raise click.UsageError("--export writes whole files; leave out --follow and --lines")
-        return _export(manager, names, target, attempt, only_stderr=stderr)
+        if all_attempts and attempt is not None:
+            raise click.UsageError("give --attempt or --all-attempts, not both")
+        return _export(manager, names, target, attempt, only_stderr=stderr, earlier=all_attempts)
+    if all_attempts:
+        raise click.UsageError("--all-attempts goes with --export; --attempt shows one attempt")
     if not names:
         raise click.UsageError("name a job, or export all output with --export")
     stream = "stderr" if stderr else "stdout"
@@ -182,12 +192,20 @@ def _path_of_earlier(manager: Queries, name: str, entry: dict[str, Any], stream:
     raise Denial(f"{sentence}: it wrote nothing, or it was not kept, as that of attempts whose node was lost")
 
 
-def _export(manager: Queries, names: tuple[str, ...], target: str, attempt: int | None, *, only_stderr: bool) -> int:
+def _export(
+    manager: Queries,
+    names: tuple[str, ...],
+    target: str,
+    attempt: int | None,
+    *,
+    only_stderr: bool,
+    earlier: bool,
+) -> int:
     if manager.run_dir is None:
         raise Denial("the run directory of this manager is not known here; give it with --path")
     wanted = expand_names(manager, names) if names else None
     kinds = ("stderr",) if only_stderr else ("stdout", "stderr")
-    attempts, files, damaged = export(manager.run_dir / STREAMS, Path(target), wanted, kinds, attempt)
+    attempts, files, damaged = export(manager.run_dir / STREAMS, Path(target), wanted, kinds, attempt, earlier=earlier)
     echo(f"{pluralize(files, 'file')} in {printable(target)}, with the output of {pluralize(attempts, 'attempt')}")
     if damaged:
         echo_err(f"{pluralize(damaged, 'piece')} of output could not be read: the files were damaged by a crash")
