@@ -241,14 +241,46 @@ def test_an_unreadable_row_raises_an_error() -> None:
     ("text", "expected"),
     [
         ("${row.T} ${itval.p} ${ row.p }", []),
-        ("${row.tmp}", ['${row.tmp} stays as it is: params.csv has no column "tmp"; known here: T, p']),
+        ("$${row.tmp} $$$${row.tmp} ${row.T.a}", []),
+        ("${itval.tmp}", ['${itval.tmp} stays as it is: params.csv has no column "tmp"; known here: T, p']),
         ("${T} $${T}", ["${T} is no variable and stays as it is; did you mean ${row.T}?"]),
         ("T=1; echo ${T}", []),
-        ("${row.temp}", ['${row.temp} stays as it is: params.csv has no column "temp"; known here: T, p']),
+        ("-p=${row.p -T=${row.T}", ["${row.p has no closing brace and stays as it is; did you mean ${row.p}?"]),
+        ("${ row.p", ["${ row.p has no closing brace and stays as it is; did you mean ${ row.p}?"]),
+        ("$${row.p $${row.p} ${row.p }", []),
     ],
 )
-def test_an_unknown_column_causes_a_warning(text: str, expected: list[str]) -> None:
+def test_a_doubtful_reference_to_a_column_causes_a_warning(text: str, expected: list[str]) -> None:
     assert warnings_about_file(args=[text]) == expected
+
+
+UNKNOWN_COLUMN = 'jobs[0]: params.csv has no column "TT" for ${row.TT}; did you mean "T"?'
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"args": ["-T", "${row.TT}"]},
+        {"args": ["${ row.TT }", "${row.TT}"]},
+        {"stdout": "${row.TT}.out"},
+        {"wd": "w${row.TT}"},
+        {"env": {"T": "${row.TT}"}},
+        {"exec": None, "script": "echo ${row.TT}"},
+    ],
+)
+def test_an_unknown_column_is_an_error_in_every_string(keys: dict[str, Any]) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        with_file(**keys)
+    assert str(refused.value) == UNKNOWN_COLUMN
+
+
+def test_an_unknown_column_without_a_similar_one_lists_the_columns() -> None:
+    with pytest.raises(DescriptionError) as refused:
+        with_file(args=["${row.pressure} ${row.}", "${row.T} ${row.x}"])
+    assert str(refused.value).splitlines() == [
+        'jobs[0]: params.csv has no column "pressure" for ${row.pressure}; known here: T, p',
+        'jobs[0]: params.csv has no column "x" for ${row.x}; known here: T, p',
+    ]
 
 
 def test_a_row_without_a_file_causes_a_warning() -> None:

@@ -105,13 +105,32 @@ def test_a_wrong_file_refuses_the_submission_with_file_and_line(tmp_path: Path):
     assert problem in checked.stderr
 
 
-def test_validate_warns_about_unknown_columns(tmp_path: Path):
+def test_an_unknown_column_is_refused_before_anything_runs(tmp_path: Path):
     (tmp_path / "params.csv").write_text("temp,p\n250,1\n")
-    jobs = [job("sweep", "echo", "${row.tmp} ${itval.x}", iteration={"file": "params.csv"})]
+    jobs = [job("sweep", "echo", "${row.tmp} ${itval.x}", iteration={"file": "params.csv"}), job("other", "true")]
+    problem = 'jobs[0]: params.csv has no column "tmp" for ${row.tmp}; did you mean "temp"?'
+    done = run_requests(tmp_path, jobs)
+    assert done.done.returncode == 1
+    assert f"request 1: {problem}" in done.done.stderr
+    assert attempts(tmp_path) == []
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    checked = run("qcg-pm", "validate", "jobs.json", cwd=tmp_path)
+    assert checked.returncode == 1
+    assert problem in checked.stderr
+    with served(tmp_path, "--cores", "1"):
+        each = run("qcg-pm", "submit", "--each", "params.csv", "--wait", "--", "echo", "${row.tmp}", cwd=tmp_path)
+        assert each.returncode != 0
+        assert 'params.csv has no column "tmp" for ${row.tmp}; did you mean "temp"?' in each.stderr
+        assert json.loads(run("qcg-pm", "jobs", "--json", cwd=tmp_path).stdout)["jobs"] == {}
+
+
+def test_validate_warns_about_unknown_members_and_missing_braces(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("temp,p\n250,1\n")
+    jobs = [job("sweep", "echo", "${row.temp ${itval.x}", iteration={"file": "params.csv"})]
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     checked = run("qcg-pm", "validate", "jobs.json", cwd=tmp_path)
     assert checked.returncode == 0
-    assert '${row.tmp} stays as it is: params.csv has no column "tmp"; did you mean "temp"?' in checked.stderr
+    assert "${row.temp has no closing brace and stays as it is; did you mean ${row.temp}?" in checked.stderr
     assert '${itval.x} stays as it is: params.csv has no column "x"; known here: temp, p' in checked.stderr
 
 
@@ -221,7 +240,7 @@ def test_new_rows_of_iterations_that_do_not_run_again_are_refused(tmp_path: Path
     fails_twice(tmp_path)
     before = attempts(tmp_path)
     resumed = ("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json")
-    for rows in ("T\n250\n300\n350\n401\n", "p\n250\n-3\n-350\n400\n"):
+    for rows in ("T\n250\n300\n350\n401\n", "T,p\n250,1\n-3,1\n-350,1\n400,1\n"):
         (tmp_path / "params.csv").write_text(rows)
         refused = run(*resumed, cwd=tmp_path)
         assert refused.returncode == 2

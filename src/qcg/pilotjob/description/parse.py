@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from qcg.pilotjob.description import normalize, retry
+from qcg.pilotjob.description.column_references import unknown_columns
 from qcg.pilotjob.description.errors import DescriptionError, Problem, quoted
 from qcg.pilotjob.description.forms import (
     SYNONYMS,
@@ -464,6 +465,7 @@ def _substituted(
     if template.iteration is not None:
         del known["uniq"]
     execution = substitute_submission(template.execution, known, budget)
+    problems += [Problem(where, sentence) for sentence in unknown_columns(template)]
     if template.remote is not None:
         template = _substituted_remote(template, template.remote, known, budget)
     if template.iteration is not None and (template.iteration.values or template.iteration.names):

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
+from qcg.pilotjob.description.column_references import has_column, unclosed_references
 from qcg.pilotjob.description.errors import one_line, quoted, suggestion
 from qcg.pilotjob.description.iteration import HEADS, MISSING, Iteration, member
 from qcg.pilotjob.description.model import Execution, JobDescription
@@ -68,6 +69,7 @@ def variable_warnings(job: JobDescription) -> list[str]:
         near = name if name in _KNOWN else nearest_variable(name)
         if near is not None and name not in HEADS:
             found.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
+    found += unclosed_references(job)
     if without_value:
         have = "has" if len(without_value) == 1 else "have"
         found.append(
@@ -93,9 +95,10 @@ def _about_member(head: str, key: str, iteration: Iteration | None) -> list[str]
         needs = '"file"' if head == "row" else '"values" that are objects'
         return [f'{written} has no value and stays as it is; give the job an "iteration" with {needs}']
     if iteration.rows is not None:
-        columns = tuple(filter(None, iteration.rows.columns))
-        if key in columns or key.partition(".")[0] in columns:
+        # An unknown `${row.KEY}` is an error.
+        if head == "row" or has_column(iteration.rows, key):
             return []
+        columns = tuple(filter(None, iteration.rows.columns))
         file = one_line(iteration.rows.path.rpartition("/")[2])
         return [f"{written} stays as it is: {file} has no column {quoted(key)}{suggestion(key, columns)}"]
     if iteration.names is not None:
