@@ -267,3 +267,46 @@ def test_a_running_manager_refuses_new_rows_of_iterations_that_were_not_named(tm
         (tmp_path / "params.csv").write_text("T\n1\n-2\n")
         assert run("qcg-pm", "rerun", "sweep:0", "--from", "new.json", cwd=tmp_path).returncode == 0
         service.wait("sweep:0", "SUCCEED")
+
+
+def test_a_sweep_from_the_command_line_runs_again_with_the_corrected_rows_of_its_file(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T,p\n1,1\n-2,1\n")
+
+    def rerun(*words: str) -> tuple[int, str, str]:
+        done = run("qcg-pm", "rerun", "--failed", "sweep", *words, cwd=tmp_path)
+        return done.returncode, done.stdout, done.stderr
+
+    with served(tmp_path, "--cores", "1") as service:
+        words = ("--name", "sweep", "--each", "params.csv", "--wait", "--", "test", "${row.T}", "-gt", "0")
+        assert run("qcg-pm", "submit", *words, cwd=tmp_path).returncode == 1
+        again = (0, "1 job or iteration runs again\n")
+        assert rerun() == (*again, "")
+        service.wait("sweep", "FAILED")
+        unchanged = "Warning: no parameter file of these jobs has changed; they run again with the same rows\n"
+        assert rerun("--reread") == (*again, unchanged)
+        service.wait("sweep", "FAILED")
+        (tmp_path / "params.csv").write_text("T,p\n1,1\n2,1\n")
+        assert rerun() == (
+            *again,
+            f"Warning: job 'sweep': {tmp_path}/params.csv has changed since it was submitted; it runs again with the"
+            " rows as they were submitted. To use the new rows for iterations that fail: qcg-pm rerun --failed"
+            " --reread sweep\n",
+        )
+        service.wait("sweep", "FAILED")
+        for rows, problem in (
+            ("T,p\n1,1\n", f"{tmp_path}/params.csv has 1 row, and had 2 when the job was submitted"),
+            ("T,p\n3,1\n2,1\n", f"row 0 of {tmp_path}/params.csv has changed, and sweep:0, which is SUCCEED"),
+            ("t,p\n1,1\n2,1\n", 'params.csv has no column "T" for ${row.T}; did you mean "t"?'),
+            ("T,p\n1,1\n2\n", "line 3: has 1 value; the file has 2 columns: T, p"),
+        ):
+            (tmp_path / "params.csv").write_text(rows)
+            code, _, refused = rerun("--reread")
+            assert (code != 0, problem in refused) == (True, True), refused
+        (tmp_path / "params.csv").unlink()
+        assert "params.csv cannot be read: No such file or directory" in rerun("--reread")[2]
+        (tmp_path / "params.csv").write_text("T,p\n1,1\n2,1\n")
+        assert rerun("--reread") == (*again, "")
+        service.wait("sweep", "SUCCEED")
+    shown = [f"{row['name']} {row['attempt']} {row['parameters']}" for row in attempts(tmp_path)]
+    old = [f'sweep:1 {number} {{"T":"-2","p":"1"}}' for number in (1, 2, 3, 4)]
+    assert shown == ['sweep:0 1 {"T":"1","p":"1"}', *old, 'sweep:1 5 {"T":"2","p":"1"}']

@@ -157,9 +157,14 @@ class AsyncManager:
         return await self._data({"request": "removeJob", "jobNames": name_list(names)})
 
     async def rerun(
-        self, names: Names | None = None, states: Names | None = None, jobs: Jobs | None = None
+        self,
+        names: Names | None = None,
+        states: Names | None = None,
+        jobs: Jobs | None = None,
+        *,
+        reread: bool = False,
     ) -> dict[str, Any]:
-        return await self._data(rerun_request(names, states, jobs))
+        return await self._data(rerun_request(names, states, jobs, reread=reread))
 
     async def why(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "why", "jobNames": name_list(names)})

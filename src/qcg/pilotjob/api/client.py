@@ -157,14 +157,20 @@ class Manager(Queries, NotebookDisplay):
         return self._data({"request": "removeJob", "jobNames": name_list(names)})
 
     def rerun(
-        self, names: Names | None = None, states: Names | None = None, jobs: Jobs | None = None
+        self,
+        names: Names | None = None,
+        states: Names | None = None,
+        jobs: Jobs | None = None,
+        *,
+        reread: bool = False,
     ) -> dict[str, Any]:
         """Run jobs again that have ended without success, and their omitted dependents.
 
         `names`: jobs and iterations; all by default. `states`: only jobs and iterations that are FAILED, CANCELED or
-        OMITTED. `jobs`: new descriptions for some of the jobs. Returns the number of jobs and iterations, the names of
+        OMITTED. `jobs`: new descriptions for some of the jobs. `reread`: use the rows that their parameter files have
+        now. Returns the number of jobs and iterations, the names of
         the jobs, and errors."""
-        return self._data(rerun_request(names, states, jobs))
+        return self._data(rerun_request(names, states, jobs, reread=reread))
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,9 @@ def may_repeat(request: dict[str, Any], error: ConnectionError) -> bool:
     return not error.perhaps_sent or request.get("request") in READ_ONLY
 
 
-def rerun_request(names: Names | None, states: Names | None, jobs: Jobs | None) -> dict[str, Any]:
+def rerun_request(
+    names: Names | None, states: Names | None, jobs: Jobs | None, *, reread: bool = False
+) -> dict[str, Any]:
     """The request that runs jobs again."""
     request: dict[str, Any] = {"request": "rerunJob"}
     if names is not None:
@@ -156,6 +158,8 @@ def rerun_request(names: Names | None, states: Names | None, jobs: Jobs | None) 
         request["states"] = [state.upper() for state in name_list(states)]
     if jobs is not None:
         request["jobs"] = jobs.ordered_jobs()
+    if reread:
+        request["reread"] = True
     if names is None and states is None and jobs is None:
         raise WrongArgumentsError("rerun wants names, states or jobs")
     return request

@@ -158,6 +158,10 @@ class RerunJob(Struct, tag_field="request", tag="rerunJob", forbid_unknown_field
         list[Raw] | None,
         Meta(description="New descriptions for some of the jobs, with the same names and iterations."),
     ] = None
+    reread: Annotated[
+        bool,
+        Meta(description="Read the parameter files of these jobs again, and use the new rows."),
+    ] = False
 
     @property
     def names(self) -> list[str]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.errors import SubmissionRejected
-from qcg.pilotjob.core.job_states import SUCCEED
+from qcg.pilotjob.core.job_states import SUCCEED, State
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.rerun import changed_row
+from qcg.pilotjob.core.rerun import UNSUCCESSFUL, changed_row
 from qcg.pilotjob.description.encoding import COLUMNS_KEY
 from qcg.pilotjob.description.iteration import RowError, RowFile
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.descriptions import Descriptions
+from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.rows.store import RowFiles
 
 
@@ -43,6 +45,45 @@ def _notice(file: RowFile, row_files: RowFiles) -> str:
         " for iterations that fail, give the job to --rerun failed --from FILE."
         if os.path.exists(file.path)
         else ""
+    )
+
+
+def jobs_with_rows(
+    engine: Engine, names: Collection[str], states: Collection[State], replaced: Collection[str]
+) -> dict[str, JobDescription]:
+    """The descriptions of jobs with parameter files that a rerun of these names and states selects, by name.
+
+    `replaced`: jobs that get new descriptions; they are left out."""
+    wanted = {name.partition(":")[0] for name in names}
+    found = {}
+    for name, job in engine.state.jobs.items():
+        if job.iterations is None or name in replaced or (names and name not in wanted):
+            continue
+        if not any(job.iterations.counts[state] for state in states or UNSUCCESSFUL):
+            continue
+        description = engine.descriptions.of(job)
+        if _rows_of(description) is not None:
+            found[name] = description
+    return found
+
+
+def changed_files(described: Mapping[str, JobDescription], row_files: RowFiles, *, gone: bool) -> dict[str, str]:
+    """The paths of the parameter files that are not as they were when their jobs were submitted, by job.
+
+    `gone`: also files that cannot be found any more."""
+    found = {}
+    for name, description in described.items():
+        file = _rows_of(description)
+        if file is not None and row_files.change_of(file) and (gone or os.path.exists(file.path)):
+            found[name] = file.path
+    return found
+
+
+def old_rows_notice(name: str, path: str) -> str:
+    """A sentence about a job that runs again with its old rows."""
+    return (
+        f"job {name!r}: {path} has changed since it was submitted; it runs again with the rows as they were submitted."
+        f" To use the new rows for iterations that fail: qcg-pm rerun --failed --reread {name}"
     )
 
 

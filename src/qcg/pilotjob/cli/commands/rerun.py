@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="New descriptions, by name, for the jobs of FILE; without NAMES and states, these jobs are run again.",
 )
+@click.option(
+    "--reread",
+    is_flag=True,
+    help="Read the parameter files of these jobs again, and run with their new rows.",
+)
 @json_option
 @on_manager_or("To run failed jobs of this run again: `qcg-pm run --resume {run} --rerun failed`.")
 def command(
@@ -43,6 +48,7 @@ def command(
     omitted: bool,
     everything: bool,
     file: str | None,
+    reread: bool,
     as_json: bool,
 ) -> int:
     """Run jobs and iterations again that have ended without success.
@@ -65,15 +71,20 @@ def command(
         request["states"] = states
     if file is not None:
         request["jobs"] = [job for jobs in read_submissions(file) for job in jobs]
+    if reread:
+        request["reread"] = True
     answer = manager.send_request(request)["data"]
     errors = answer.get("errors", {})
     if names:
         # A pattern matches only jobs that can be run again.
         errors = {name: sentence for name, sentence in errors.items() if wanted.get(name, True)}
     if as_json:
-        show_json({**answer, "errors": errors} if errors else {key: answer[key] for key in ("rerun", "jobs")})
+        shown = {key: answer[key] for key in ("rerun", "jobs", "warnings") if key in answer}
+        show_json({**shown, "errors": errors} if errors else shown)
     else:
         echo(f"{pluralize(answer['rerun'], 'job or iteration runs', 'jobs and iterations run')} again")
+        for warning in answer.get("warnings", ()):
+            echo_err(printable(f"Warning: {warning}"))
         for sentence in errors.values():
             echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
     return FAILURE if errors else 0
