@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.errors import SubmissionRejected
+from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.model import Amount, ResourceRequest, RetryGrowth, RetryPolicy
 from tests.core.core_driver import CoreDriver, job, machine
@@ -186,6 +187,18 @@ def test_an_iteration_that_was_cancelled_before_its_retry_asks_for_what_its_desc
     assert driver.schedule() == ["a:1 (attempt 2) on n1[1]"]
     driver.end("a:0", "a:1")
     assert driver.states() == {"a": "SUCCEED"}
+
+
+@pytest.mark.parametrize("its", [None, 3])
+def test_a_job_that_asks_for_more_than_there_is_is_not_counted_and_the_answer_says_why(its: int | None):
+    driver = CoreDriver(machine(2))
+    driver.handle(Submit([job("a", 4, its=its), job("b", after="a"), job("c", 1)]))
+    driver.cancel("c")
+    reply = driver.rerun("a", "c")[-1]
+    assert "'rerun': 1, 'jobs': ['c']" in reply
+    why = driver.core.state.jobs["a"].message
+    assert f"job 'a' can never run: {why.rstrip('.')}; give it a new description with --from" in reply
+    assert (driver.states()["a"], driver.states()["b"], driver.states()["c"]) == ("FAILED", "OMITTED", "QUEUED")
 
 
 def test_a_running_job_is_not_run_again():

@@ -68,6 +68,11 @@ def rerun(core: CoreState, event: Rerun) -> None:
         wait_for_prerequisites(core, new_job)
         if not new_job.job.state.is_final:
             queue_ready_positions(core, new_job.job)
+    for one in selected:
+        if one.job.state is FAILED:  # it was queued a moment ago
+            why = one.job.message.rstrip(".")
+            errors[one.job.name] = f"job {one.job.name!r} can never run: {why}; give it a new description with --from"
+    selected = [one for one in selected if not one.job.state.is_final]
     count = sum(len(one.positions) for one in selected)
     data: dict[str, object] = {"rerun": count, "jobs": [one.job.name for one in selected]}
     core.effects.append(Reply({**data, "errors": errors} if errors else data))

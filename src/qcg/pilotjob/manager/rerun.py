@@ -16,6 +16,9 @@ from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.row_changes import with_new_rows
 from qcg.pilotjob.rows.store import RowFiles
 
+MOST_SHOWN = 5
+"""Jobs that can never run which a notice names."""
+
 
 def rerun_event(
     engine: Engine,
@@ -63,8 +66,10 @@ def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]
     """Run everything again that is in one of these states. Returns a notice for the user."""
     event = rerun_event(engine, row_files, [], states)
     data, _ = engine.carry_out(event)
-    if data["rerun"]:
-        return describe_rerun(data["rerun"])
+    never = list(data.get("errors", {}).values())
+    if data["rerun"] or never:
+        shown = [describe_rerun(data["rerun"]), *never[:MOST_SHOWN]]
+        return "; ".join([*shown, f"and {len(never) - MOST_SHOWN} more"] if len(never) > MOST_SHOWN else shown)
     names = " or ".join(state.name for state in states)
     if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
         return f"Nothing runs again: the {names} jobs wait for unsuccessful ones; --rerun all includes them"
