@@ -85,6 +85,17 @@ def test_finish_ends_the_whole_process_tree_and_processes_that_ignore_sigterm(tm
         assert '"state":"CANCELED"' in line
 
 
+def test_the_closing_table_counts_the_time_of_an_attempt_that_a_signal_ended(tmp_path: Path):
+    script = "touch began; exec sleep 1000"
+    requests = write_requests(tmp_path / "r.json", [job("it", script=script, iteration=2)])
+    manager = start("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "1")
+    wait_for((tmp_path / "began").exists, what="the first iteration")
+    manager.send_signal(signal.SIGINT)
+    out, _ = manager.communicate(timeout=60)
+    (line,) = [line for line in out.splitlines() if line.startswith("From ")]
+    assert not line.endswith(", 0:00:00.000000"), line
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path: Path, number: signal.Signals):
     requests = write_requests(

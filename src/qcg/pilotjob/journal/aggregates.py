@@ -81,7 +81,9 @@ def first_and_last(connection: sqlite3.Connection) -> tuple[float, float] | None
     (of_attempts,) = connection.execute(
         f"SELECT max(max(scheduled, started, ended)) FROM runs WHERE state > {QUEUED}"
     ).fetchone()
-    return None if first is None else (first, max(last, of_attempts or 0.0))
+    # An attempt that its manager ended has no other record: its job waits again.
+    of_earlier = [ended or 0.0 for (ended,) in past_rows(connection, "", "max(ended)")]
+    return None if first is None else (first, max(last, of_attempts or 0.0, *of_earlier))
 
 
 def times(connection: sqlite3.Connection) -> Times:
