@@ -78,6 +78,28 @@ def test_new_descriptions_are_refused_before_the_run_is_resumed(tmp_path: Path):
     assert run(*resumed, "--rerun", "failed").returncode == 1, "it can still be resumed"
 
 
+@pytest.mark.parametrize("words", [(), ("--from", "r.json")], ids=["states alone", "with descriptions"])
+def test_a_rerun_of_nothing_says_so(tmp_path: Path, words: tuple[str, ...]):
+    write_requests(tmp_path / "r.json", [marking("done")])
+    assert run("qcg-pm", "run", "r.json", cwd=tmp_path).returncode == 0
+    again = run("qcg-pm", "run", "--resume", ".", "--rerun", "all", *words, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    said = again.stdout + again.stderr
+    assert ("Nothing runs again: no job or iteration " in said, "jobs and iterations run again" in said) == (
+        True,
+        False,
+    )
+    assert "FAILED, CANCELED or OMITTED" in said
+
+
+def test_a_resumed_run_says_why_a_job_can_never_run(tmp_path: Path):
+    write_requests(tmp_path / "r.json", [marking("wide", numCores=9)])
+    assert run("qcg-pm", "run", "r.json", "--cores", "1", cwd=tmp_path).returncode == 1
+    again = run("qcg-pm", "run", "--resume", ".", "--rerun", "failed", cwd=tmp_path)
+    why = "job 'wide' can never run: 9 cores requested, but only 1 exists; give it a new description with --from"
+    assert (again.returncode, why in again.stdout + again.stderr) == (1, True)
+
+
 def test_a_rerun_without_a_manager_names_the_command_that_works(tmp_path: Path):
     write_requests(tmp_path / "r.json", CHAIN)
     assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path, "--id", "x").returncode == 1

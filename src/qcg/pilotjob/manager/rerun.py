@@ -70,10 +70,16 @@ def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]
     if data["rerun"] or never:
         shown = [describe_rerun(data["rerun"]), *never[:MOST_SHOWN]]
         return "; ".join([*shown, f"and {len(never) - MOST_SHOWN} more"] if len(never) > MOST_SHOWN else shown)
-    names = " or ".join(state.name for state in states)
+    names = any_of(states)
     if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
         return f"Nothing runs again: the {names} jobs wait for unsuccessful ones; --rerun all includes them"
     return f"Nothing runs again: no job or iteration is {names}"
+
+
+def any_of(states: Iterable[State]) -> str:
+    """The states in words: `FAILED, CANCELED or OMITTED`."""
+    *first, last = [state.name for state in states]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def describe_rerun(count: int) -> str:

@@ -16,6 +16,7 @@ from qcg.pilotjob.common.logs import log_to, stop_logging
 from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.hold import count_held
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.hang_safe import reraise_task_error
@@ -27,7 +28,7 @@ from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.metrics_file import MetricsFile
 from qcg.pilotjob.manager.ports import FileProgress, Interfaces
 from qcg.pilotjob.manager.prepare import PreparedRun, prepare_new, prepare_resumed
-from qcg.pilotjob.manager.rerun import describe_rerun
+from qcg.pilotjob.manager.rerun import any_of, describe_rerun
 from qcg.pilotjob.manager.run_notifications import RunNotifications
 from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult, count_jobs
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
@@ -112,7 +113,9 @@ class Service:
         except BaseException:
             await manager.engine.close()
             raise
-        manager.add_start_notice(describe_rerun(count))
+        states = any_of([State[name.upper()] for name in prepared.rerun])
+        nothing = f"Nothing runs again: no job or iteration that is {states} can run again"
+        manager.add_start_notice(describe_rerun(count) if count else nothing)
 
     async def _manage(
         self, prepared: PreparedRun, cores: HostCores, hub: Hub, early_signals: EarlySignals
