@@ -95,7 +95,7 @@ def _summary(attempt: PastAttemptRecord) -> str:
     if attempt.message and attempt.cause != "exit":
         text = f"{attempt.cause}: {text}"
     if attempt.grant is not None:
-        text += f"; on {_allocation(attempt.grant)}"
+        text = f"{text.rstrip('.')}; on {_allocation(attempt.grant)}"
     if attempt.started and attempt.ended:
         text += f" for {duration(attempt.ended - attempt.started)}"
     return text

@@ -88,8 +88,9 @@ def _attempts(info: dict[str, Any], indent: str) -> list[str]:
         text = attempt.get("messages") or attempt["cause"]
         if attempt["cause"] not in ("exit", text):
             text = f"{attempt['cause']}: {text}"
-        where = f"; on {attempt['allocation']}" if "allocation" in attempt else ""
-        lines.append(f"{indent}attempt {attempt['attempt']}: {printable(text)}{where}")
+        if "allocation" in attempt:
+            text = f"{text.rstrip('.')}; on {attempt['allocation']}"
+        lines.append(f"{indent}attempt {attempt['attempt']}: {printable(text)}")
         if "cpu_time" in attempt:
             lines += [f"{indent}    {name}: {value}" for name, value in _usage(attempt).items()]
     return lines
