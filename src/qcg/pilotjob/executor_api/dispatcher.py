@@ -85,6 +85,10 @@ class Dispatcher:
         """End the thread after the last call."""
         self._post(self._close)
 
+    def stop(self, problem: ExecutorError) -> None:
+        """End the thread now: cancel waiting calls, fail running ones with `problem`, and end their workers."""
+        self._post(functools.partial(self._stop, problem))
+
     def join(self) -> None:
         if not self.is_current_thread:
             self._thread.join()
@@ -247,6 +251,17 @@ class Dispatcher:
 
     def _close(self) -> None:
         self._closing = True
+
+    def _stop(self, problem: ExecutorError) -> None:
+        self._closing = True
+        if self.problem is not None:
+            return
+        workers = [self._prefix + worker.id for worker in self._pool.workers]
+        self._cancel_waiting()
+        self._give_up(problem)
+        if workers:
+            with suppress(QCGPJMAError):  # the manager is gone, and its jobs with it
+                self._manager.cancel(workers)
 
     def _dismiss_all(self) -> None:
         """Dismiss all workers, and cancel the jobs of workers that do not exit in time."""

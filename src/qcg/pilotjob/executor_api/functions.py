@@ -14,7 +14,9 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from qcg.pilotjob.api.client import Manager
@@ -23,7 +25,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executor_api.calls import Call, Resources, pack_arguments, pack_function
 from qcg.pilotjob.executor_api.dispatcher import Dispatcher
-from qcg.pilotjob.executor_api.errors import FORKED
+from qcg.pilotjob.executor_api.errors import FORKED, ExecutorError
 from qcg.pilotjob.executor_api.worker_pool import WorkerPool
 
 P = ParamSpec("P")
@@ -111,7 +113,8 @@ class PilotExecutor(_CallExecutor):
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._shut = False
-        self._ended = threading.Event()
+        self._ending = threading.Lock()
+        self._ended = False
         self._pid = os.getpid()
         _open.add(self)
 
@@ -128,22 +131,44 @@ class PilotExecutor(_CallExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and let the workers go once the last call is done; `wait` until then. `cancel_futures`
         cancels the calls that have not started. Calling it again does nothing but wait. In a callback of a future it
-        does not wait: the callbacks of others come after it. A program that ends without it waits for its calls too."""
+        does not wait: the callbacks of others come after it. A program that ends without it waits for its calls too.
+        An interrupt (Ctrl-C) while it waits ends the running calls."""
         if self._pid != os.getpid():
             return  # it continues in the process that made it
         wait = wait and not self._dispatcher.is_current_thread
         with self._lock:
             first, self._shut = not self._shut, True
-        if not self._ended.is_set():
+        if not self._ended:
             if cancel_futures:
                 self._dispatcher.cancel_waiting()
             self._dispatcher.close()
-        if first and wait:
-            self._end()
-        elif first:
+        if first and not wait:
             threading.Thread(target=self._end, name="qcg-pm-shutdown").start()
         elif wait:
-            self._ended.wait()
+            try:
+                self._end()
+            except KeyboardInterrupt as interrupt:
+                self._stop(interrupt)
+                raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for all calls. After an interrupt or `sys.exit()` in the block: end the calls, and wait for that."""
+        if error is None or isinstance(error, Exception):
+            self.shutdown()
+        else:
+            self._stop(error)
+
+    def _stop(self, reason: BaseException) -> None:
+        """Cancel waiting calls, end the workers of running ones, and shut down."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._shut = True
+        self._dispatcher.stop(ExecutorError(f"the executor was left with {type(reason).__name__} during this call"))
+        if not self._dispatcher.is_current_thread:
+            self._end()
 
     def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
         return self.call_with(self._resources, function, arguments)
@@ -175,9 +200,12 @@ class PilotExecutor(_CallExecutor):
         return Resources(cores, gpus)
 
     def _end(self) -> None:
-        self._dispatcher.join()
-        self._end_manager()
-        self._ended.set()
+        """Wait for the dispatcher and end the manager. A call continues what an interrupted one has left."""
+        with self._ending:
+            if not self._ended:
+                self._dispatcher.join()
+                self._end_manager()
+                self._ended = True
 
     def _end_manager(self) -> None:
         if self._own_manager is not None:
@@ -190,8 +218,9 @@ _open: weakref.WeakSet[PilotExecutor] = weakref.WeakSet()
 @atexit.register
 def _wait_for_calls() -> None:
     """Wait for all calls at the end of the program, as other executors do."""
-    for executor in list(_open):
-        executor.shutdown()
+    with suppress(KeyboardInterrupt):  # it has ended the calls, and the program ends anyway
+        for executor in list(_open):
+            executor.shutdown()
 
 
 class _ResourceExecutor(_CallExecutor):
