@@ -108,15 +108,16 @@ class ManagerProcess:
             return  # every job is final, or the manager did not start
         # Imported late: rarely needed, and slow to load.
         from qcg.pilotjob.runs.resume_hint import jobs_left_text
-        from qcg.pilotjob.runs.unfinished import count_unfinished
+        from qcg.pilotjob.runs.unfinished import read_unfinished
 
-        left = count_unfinished(self.run_dir)
-        if left:
+        left = read_unfinished(self.run_dir)
+        if left.unfinished:
             log.warning(
-                "%s; continue with LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s`",
-                jobs_left_text(left),
+                "%s; continue with LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s%s`",
+                jobs_left_text(left.unfinished),
                 self.run_dir,
                 shlex.quote(str(self.run_dir)),
+                " --release" if left.only_held else "",
             )
 
     def release_in_child(self) -> None:

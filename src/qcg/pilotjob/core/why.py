@@ -384,29 +384,6 @@ def why_under_way(
     return Reason("running", f"it runs on {allocation} since {since} (pid {attempt.pid})", details)
 
 
-def why_left(attempt: Attempt | None, *, interrupted: bool = False, held_since: str = "") -> Reason:
-    """Explain a job that is not final in a run without a manager.
-
-    `interrupted`: an attempt had started and was stopped when the manager shut down. `held_since`: since when it is
-    held, as readable text; empty if it is not.
-    """
-    if attempt is None and held_since:
-        text = f"it is held since {held_since}; qcg-pm run --resume DIR --release continues with it"
-        return Reason("held", text, {"since": held_since})
-    if attempt is None and interrupted:
-        return Reason(
-            "left", "it was stopped when its manager ended; a manager that resumes the run starts it again", {}
-        )
-    if attempt is None:
-        return Reason(
-            "left", "it had not been started when its manager ended; a manager that resumes the run starts it", {}
-        )
-    where = (
-        f"it was on {attempt.grant} (pid {attempt.pid})" if attempt.pid else f"it was to be started on {attempt.grant}"
-    )
-    return Reason("left", f"{where} when its manager ended; a manager that resumes the run finds out how it ended", {})
-
-
 def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
     """Explain a final job or iteration."""
     details: dict[str, Any] = {}

@@ -10,10 +10,12 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
+from qcg.pilotjob.core.why_left import HeldPrerequisite
 from qcg.pilotjob.executors.ssh.marker import read_directories
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, decode_description, iteration_of
+from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
@@ -46,6 +48,7 @@ class RegistryView:
             remote = sites_of_paths(read_directories(run_dir))
             self.views = JobViews(self._registry, self.descriptions, _site(run_dir, self._registry), remote)
             self._interrupted = frozenset(self._registry.interrupted())
+            self._held = HeldJobs(connection)
             self.state = CoreState([])
             for record in self._registry.job_records():
                 try:
@@ -63,6 +66,9 @@ class RegistryView:
     def was_interrupted(self, job: Job, position: int) -> bool:
         """Whether an attempt of this job or iteration was ended with its manager: it is started again."""
         return (job.seq, position) in self._interrupted
+
+    def held_prerequisite(self, job: Job) -> HeldPrerequisite | None:
+        return self._held.prerequisite_of(job.seq)
 
     def close(self) -> None:
         self._open.close()

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.why_left import HeldPrerequisite
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.manager.output_tails import OutputTails
@@ -33,6 +34,9 @@ class RunView(Protocol):
 
     def was_interrupted(self, job: Job, position: int) -> bool:
         """Whether an attempt of this job or iteration was ended with its manager: it is started again."""
+
+    def held_prerequisite(self, job: Job) -> HeldPrerequisite | None:
+        """The prerequisite for which a job of an ended run waits until a held job is released."""
 
     @property
     def alive(self) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.why_left import HeldPrerequisite
 from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
@@ -82,6 +83,10 @@ class Manager:
     def was_interrupted(self, job: Job, position: int) -> bool:
         """Always False: a job whose attempt was interrupted waits like any other one."""
         return False
+
+    def held_prerequisite(self, job: Job) -> HeldPrerequisite | None:
+        """Always None: what a job waits for is explained from the state of the manager."""
+        return None
 
     def arrival(self) -> SubmissionContext:
         """The values of submission variables for a request that arrives now."""

@@ -92,9 +92,9 @@ class RunResult(msgspec.Struct, kw_only=True):
         """Line about remaining jobs and the resume command; empty when none remain.
 
         `followed`: another allocation continues without the user."""
-        go_on = resume_command(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
-        if self.held and not self.serves:
-            go_on += " --release"
+        go_on = resume_command(
+            self.run_dir, self.allocation, self.batch_system, serves=self.serves, release=bool(self.held)
+        ).replace("`", "")
         if self.end.unwritten:
             jobs = ": running jobs continue" if has_agents(self.run_dir) else ""
             sentence = f"Nothing could be written, so the run is left as it is{jobs}."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.core.records import DrainedNode
-from qcg.pilotjob.core.why import why_left
+from qcg.pilotjob.core.why_left import why_left
 from qcg.pilotjob.journal import aggregates, queries
 from qcg.pilotjob.journal.metadata import DRAINED_NODES, RESOURCES, DamagedMetadata, MetadataKey, NodeSize, T
 from qcg.pilotjob.report.failure_groups import FailureGroup, FailureGroups

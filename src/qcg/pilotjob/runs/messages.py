@@ -10,7 +10,6 @@ from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import MOST_EXAMINED, RunsError, find_unfinished_runs, own_runs
 from qcg.pilotjob.runs.liveness import has_agents
 from qcg.pilotjob.runs.manager_process import has_manager
-from qcg.pilotjob.runs.resume_hint import resume_command
 from qcg.pilotjob.runs.submissions import waiting_notices
 from qcg.pilotjob.runs.unfinished import UnfinishedRun, read_unfinished
 from qcg.pilotjob.wire import contact
@@ -69,8 +68,7 @@ def _describe_unfinished(left: UnfinishedRun) -> str:
         if running
         else "no agent is running"
     )
-    command = resume_command(left.run_dir, left.allocation, left.batch_system, serves=left.serves)
-    return f"{jobs} not ended, and {agents}. Continue: {command}"
+    return f"{jobs} not ended, and {agents}. Continue: {left.resume_command()}"
 
 
 def _other_runs(run: Path) -> list[str]:

@@ -17,11 +17,17 @@ def jobs_left_text(jobs: int) -> str:
     return f"{pluralize(jobs, 'job is', 'jobs are')} left"
 
 
-def resume_command(run_dir: Path, allocation: str, batch_system: str = "", *, serves: bool = False) -> str:
+def resume_command(
+    run_dir: Path, allocation: str, batch_system: str = "", *, serves: bool = False, release: bool = False
+) -> str:
     """The commands that resume a run. `allocation`: the allocation that it used, of `batch_system`. `serves`: its
-    manager served clients until `qcg-pm finish`."""
+    manager served clients until `qcg-pm finish`. `release`: nothing starts before held jobs are released."""
     path = shlex.quote(str(run_dir))
-    here = f"`qcg-pm-service --net --resume {path}`" if serves else f"`qcg-pm run --resume {path}`"
+    if serves:
+        here = f"`qcg-pm-service --net --resume {path}`"
+    else:
+        path += " --release" if release else ""
+        here = f"`qcg-pm run --resume {path}`"
     return f"`{submit_command(batch_system)} --resume {path}` (inside an allocation: {here})" if allocation else here
 
 

@@ -11,6 +11,7 @@ from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.damage import in_words, unreadable_of
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -58,6 +59,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """The allocation that the latest manager used."""
     batch_system: str = ""
     """Name of the batch system of the allocation."""
+    only_held: bool = False
+    """Whether only held jobs, and jobs that wait for them, are left."""
     agents: bool | None = False
     """Whether agents without a manager are alive; None when that is not known."""
     problem: str = ""
@@ -92,13 +95,23 @@ def inspect_run(run_dir: Path) -> RunInfo:
             total = FILE_REQUESTS_TOTAL.read(connection)
             allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
             unreadable = unreadable_of(connection)
+            only_held = live is None and HeldJobs(connection).are_all_left()
     except (JournalError, OSError) as error:
         if live is not None:
             return _live(run_dir, last_change, live)
         return RunInfo(run_dir, RunState.DAMAGED, last_change, problem=str(error), agents=has_agents(run_dir))
     jobs = counts_by_name(counts)
     left = max(total - done, 0)
-    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, left, allocation=allocation, batch_system=system)
+    found = RunInfo(
+        run_dir,
+        RunState.ENDED,
+        last_change,
+        jobs,
+        left,
+        allocation=allocation,
+        batch_system=system,
+        only_held=only_held,
+    )
     if live is not None:
         address, pid, host = live
         return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, NODES_OF_ALLOCATION, OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -27,10 +28,17 @@ class UnfinishedRun(NamedTuple):
     """Name of the batch system of the allocation."""
     serves: bool = False
     """Whether the manager served clients until `qcg-pm finish`."""
+    only_held: bool = False
+    """Whether only held jobs, and jobs that wait for them, are left."""
+
+    def resume_command(self, *, serves: bool | None = None) -> str:
+        """The commands that resume the run. `serves`: overrides whether clients are served again."""
+        serves = self.serves if serves is None else serves
+        return resume_command(self.run_dir, self.allocation, self.batch_system, serves=serves, release=self.only_held)
 
     def __str__(self) -> str:
         jobs = pluralize(self.unfinished, "job")
-        go_on = resume_command(self.run_dir, self.allocation, self.batch_system)
+        go_on = self.resume_command(serves=False)
         return f"{self.run_dir} was left by its manager with {jobs} not ended; continue with {go_on}"
 
 
@@ -39,7 +47,8 @@ def read_unfinished(run_dir: Path) -> UnfinishedRun:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
-            return UnfinishedRun(run_dir, queries.unfinished(connection), allocation, system, _serves(connection))
+            left, only_held = queries.unfinished(connection), HeldJobs(connection).are_all_left()
+            return UnfinishedRun(run_dir, left, allocation, system, _serves(connection), only_held)
     except (JournalError, OSError):
         return UnfinishedRun(run_dir, 0)
 
@@ -54,7 +63,11 @@ def _serves(connection: sqlite3.Connection) -> bool:
 
 def count_unfinished(run_dir: Path) -> int:
     """Number of unfinished jobs in the registry; 0 when it cannot be read."""
-    return read_unfinished(run_dir).unfinished
+    try:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
+            return queries.unfinished(connection)
+    except (JournalError, OSError):
+        return 0
 
 
 def has_jobs(run_dir: Path) -> bool:

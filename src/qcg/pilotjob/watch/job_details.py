@@ -13,12 +13,14 @@ from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.why import why_ended, why_left, why_under_way
+from qcg.pilotjob.core.why import why_ended, why_under_way
+from qcg.pilotjob.core.why_left import why_left
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.ssh.marker import read_directories
 from qcg.pilotjob.host.records import OUTPUT, Usage
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.descriptions import Descriptions, decode_description
+from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.journal.registry_reader import RegistryReader
@@ -196,7 +198,10 @@ def _why(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str
         requeued = connection.execute("SELECT 1 FROM runs WHERE place = ? AND state = 0", (key,)).fetchone()
         since = held_since(connection, found)
         return why_left(
-            attempt, interrupted=requeued is not None, held_since=to_second(since) if since else ""
+            attempt,
+            interrupted=requeued is not None,
+            held_since=to_second(since) if since else "",
+            prerequisite=HeldJobs(connection).prerequisite_of(found.record.seq),
         ).sentence
     if attempt is not None:
         return why_under_way(attempt, to_second(attempt.started or attempt.scheduled)).sentence

@@ -28,7 +28,7 @@ from qcg.pilotjob.cli.node_list import join_node_list
 from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
+from qcg.pilotjob.runs.resume_hint import jobs_left_text
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
     if unfinished > left.unfinished:
         echo_err(f"cancelled {pluralize(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
-        go_on = resume_command(run_dir, left.allocation, left.batch_system).replace("`", "")
+        go_on = left.resume_command(serves=False).replace("`", "")
         echo_err(f"{jobs_left_text(left.unfinished)}, because the program has ended. Continue with: {go_on}")
 
 

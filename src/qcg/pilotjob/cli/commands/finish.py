@@ -12,7 +12,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager
 from qcg.pilotjob.runs.manager_process import is_alive
-from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
+from qcg.pilotjob.runs.resume_hint import jobs_left_text
 from qcg.pilotjob.runs.unfinished import read_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
@@ -49,7 +49,7 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
     echo("the manager has ended")
     left = read_unfinished(run_dir)
     if left.unfinished:
-        go_on = resume_command(run_dir, left.allocation, left.batch_system, serves=left.serves).replace("`", "")
+        go_on = left.resume_command().replace("`", "")
         echo_err(f"{jobs_left_text(left.unfinished)}. Continue with: {go_on}")
 
 

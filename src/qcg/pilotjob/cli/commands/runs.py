@@ -41,7 +41,7 @@ def command(directory: Path, as_json: bool) -> None:
     unfinished = [run for run in runs if run.state in (RunState.LEFT, RunState.CRASHED)]
     if unfinished:
         newest = unfinished[0]
-        hint = resume_command(newest.run_dir, newest.allocation, newest.batch_system)
+        hint = resume_command(newest.run_dir, newest.allocation, newest.batch_system, release=newest.only_held)
         echo_err(f"To continue the newest unfinished run: {hint}")
 
 

@@ -14,9 +14,9 @@ from qcg.pilotjob.core.why import (
     iteration_counts,
     representative_iteration,
     why_ended,
-    why_left,
     why_under_way,
 )
+from qcg.pilotjob.core.why_left import why_left
 from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
@@ -82,7 +82,12 @@ def _reason(run: RunView, explainer: WaitExplainer, job: Job, position: int) -> 
     if not run.alive and not state.is_final:
         held = run.state.holds.since(job, position)
         since = to_second(held) if held else ""
-        reason = why_left(attempt, interrupted=run.was_interrupted(job, position), held_since=since)
+        reason = why_left(
+            attempt,
+            interrupted=run.was_interrupted(job, position),
+            held_since=since,
+            prerequisite=run.held_prerequisite(job),
+        )
         return reason, {} if attempt is None else run.views.streams_of(job, position, attempt.grant)
     if attempt is not None:
         since = to_second(attempt.started or attempt.scheduled)

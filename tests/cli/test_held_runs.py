@@ -1,0 +1,67 @@
+"""Commands on ended runs in which only held jobs, and jobs that wait for them, are left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from qcg.pilotjob.cli.main import main
+from tests.support.pilot import job, run, write_requests
+
+HELD = {"hold": True}
+
+
+def end_run(wd: Path, *jobs: dict[str, Any], then: Sequence[dict[str, Any]] = ()) -> Path:
+    """Run jobs until nothing can be started any more; returns the run directory."""
+    done = run(
+        "qcg-pm", "run", write_requests(wd / "r.json", list(jobs), *then), "--wd", wd, "--id", "held", "--nodes", "1"
+    )
+    assert done.returncode == 4, done.stderr
+    return wd / ".qcgpjm-service-held"
+
+
+def pm(*arguments: str | Path) -> tuple[str, str]:
+    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["jobs"], ["why", "n"], ["runs"], ["release", "h"], ["submit", "--", "true"]]
+)
+def test_the_resume_command_releases_when_only_held_jobs_are_left(command: list[str], tmp_path: Path):
+    run_dir = end_run(tmp_path, job("n", "true", after=["h"]), job("h", "true") | HELD, job("done", "true"))
+    where = [tmp_path] if command == ["runs"] else ["-p", tmp_path]
+    name, *rest = command
+    _, stderr = pm(name, *where, *rest)
+    assert f"`qcg-pm run --resume {run_dir} --release`" in stderr
+
+
+def test_dependents_of_held_jobs_are_explained(tmp_path: Path):
+    end_run(
+        tmp_path,
+        job("h", "true") | HELD,
+        job("sweep", "true", iteration=3) | HELD,
+        job("next", "true", after=["h"]),
+        job("last", "true", after=["next"]),
+        job("one", "true", after=["sweep:1"]),
+        then=[{"request": "releaseJob", "jobNames": "sweep:0"}],
+    )
+    stdout, stderr = pm("why", "next", "last", "one", "-p", tmp_path)
+    assert stdout.splitlines() == [
+        "next QUEUED: it waits for 'h', which is held",
+        "last QUEUED: it waits for 'next', which waits for a held job",
+        "one QUEUED: it waits for 'sweep:1', which is held",
+    ]
+    assert "--release`" in stderr
+
+
+def test_held_jobs_stay_held_while_other_jobs_are_left(tmp_path: Path):
+    jobs = [job("h", "true") | HELD, job("a", "sleep", "60"), job("b", "sleep", "60"), job("n", "true", after=["b"])]
+    run_dir = end_run(tmp_path, *jobs, then=[{"request": "finish"}])
+    stdout, stderr = pm("why", "n", "-p", tmp_path)
+    assert "held" not in stdout
+    assert f"Continue: `qcg-pm run --resume {run_dir}`" in stderr
