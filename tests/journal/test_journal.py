@@ -277,6 +277,7 @@ def test_the_number_of_a_requeued_attempt_is_not_used_again(journal: Journal):
         journal.record(effect)
     loaded = reopened(journal).load()
     assert loaded.requeued == [RequeuedAttempt(1, -1, 1), RequeuedAttempt(2, 5, 1)]
+    assert list(journal.interrupted()) == [(2, 5)], "the attempt of the other job had not started"
     assert loaded.open_attempts == []
     assert list(journal.attempts_of(1)) == []
 

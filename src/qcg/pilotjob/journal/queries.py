@@ -83,7 +83,8 @@ def iteration_states(connection: sqlite3.Connection, seq: int) -> Iterator[tuple
 
 
 def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
-    for (number,) in connection.execute(f"SELECT place {OF_UNFINISHED} AND runs.state = {QUEUED}"):
+    """Unfinished jobs and iterations of which an attempt had started, and that are queued again."""
+    for (number,) in connection.execute(f"SELECT place {OF_UNFINISHED} AND runs.state = {QUEUED} AND runs.started > 0"):
         yield seq_and_position(number)
 
 

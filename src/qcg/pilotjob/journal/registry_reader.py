@@ -44,7 +44,7 @@ class RegistryReader:
         return queries.iteration_states(self._current(), seq)
 
     def interrupted(self) -> Iterator[tuple[int, int]]:
-        """Sequence number and position of unfinished jobs and iterations that were requeued."""
+        """Sequence number and position of unfinished jobs and iterations that had started, and were queued again."""
         return queries.interrupted(self._current())
 
     def command_of(self, seq: int, position: int) -> str | None:
