@@ -95,7 +95,10 @@ NO_EXECUTION = (
         (standard(resources={"numCores": 0}), "jobs[0].resources.numCores: must be at least 1"),
         (standard(resources={"numNodes": {"min": -1}}), "jobs[0].resources.numNodes.min: must be at least 1"),
         (standard(resources={"numCores": 2**40}), "jobs[0].resources.numCores: must be at most 2147483647"),
-        (standard(resources={"nodeCrs": {"gpu": 0}}), "jobs[0].resources.nodeCrs.gpu: must be at least 1"),
+        (
+            standard(resources={"nodeCrs": {"gpu": -1}}),
+            "jobs[0].resources.nodeCrs.gpu: must be more than 0 and at most 2147483647",
+        ),
         (standard(resources={"wt": []}), "jobs[0].resources.wt: must be a string or a number, not an array"),
         ({"name": "a"}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
         ({"name": "a", "iteration": 2}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
@@ -131,6 +134,10 @@ def test_a_syntax_problem_is_reported_with_its_path(job: Any, problem: str) -> N
         (standard(script="y", args=["z"]), 'jobs[0].execution.args: a "script" takes no arguments; write them into it'),
         (standard(exec=""), "jobs[0].execution.exec: is empty"),
         (standard(script=" \n"), "jobs[0].execution.script: is empty"),
+        (
+            standard(exec="x", model="mpi"),
+            'jobs[0].execution.model: unknown model "mpi"; known here: default, threads, openmpi, intelmpi, srunmpi',
+        ),
         (
             standard(exec="x", model="openmp"),
             'jobs[0].execution.model: unknown model "openmp"; did you mean "openmpi"?',

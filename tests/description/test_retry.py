@@ -113,6 +113,10 @@ def test_the_simple_form_is_converted_with_its_retries():
 def test_the_policy_of_a_run_is_a_number_or_json():
     assert parse_policy("2") == RetryPolicy(dict.fromkeys(DEFAULT_CAUSES, 2))
     assert parse_policy('{"on": {"lost": 5}}') == RetryPolicy({"lost": 5})
-    for wrong in ("two", "-1", "[]", '{"on": ["losing"]}', '{"maximum": 3}'):
+    for wrong in ("two", '{"on": ["losing"]}', '{"maximum": 3}'):
         with pytest.raises(DescriptionError):
             parse_policy(wrong)
+    with pytest.raises(DescriptionError, match="^retry: must be at least 0$"):
+        parse_policy("-1")
+    with pytest.raises(DescriptionError, match="^retry: must be a whole number or an object, not an array$"):
+        parse_policy("[]")

@@ -53,13 +53,14 @@ def single_problem(sentence: str) -> DescriptionError:
 
 
 @lru_cache(maxsize=1024)
-def suggestion(word: str, known: tuple[str, ...]) -> str:
+def suggestion(word: str, known: tuple[str, ...], cutoff: float = 0.6) -> str:
     """Return `; did you mean "args"?` with the known word closest to `word`, or a list of all known words.
+    `cutoff`: the least similarity, from 0 to 1, of a word that is suggested.
 
     Cached, because a large file tends to repeat the same mistake in every job.
     """
     by_lower = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=cutoff)
     if nearest:
         return f'; did you mean "{by_lower[nearest[0]]}"?'
     return f"; known here: {', '.join(known)}" if known else ""

@@ -158,7 +158,7 @@ NumNodes = Annotated[
 ]
 NodeCrs = Annotated[
     Annotated[
-        dict[str, Count | float],
+        dict[str, int | float],
         Meta(
             extra_json_schema={
                 "propertyNames": ignoring_case(NODE_RESOURCES),

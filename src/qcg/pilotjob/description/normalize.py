@@ -40,6 +40,8 @@ from qcg.pilotjob.description.walltime import parse_wall_time
 MAX_NESTING = 100
 """Levels of nesting in free JSON values: below the limit of every decoder."""
 
+NEAR_MODEL = 0.75
+"""Least similarity of a model that is suggested for an unknown one: "mpi" could mean any of three."""
 _ONE = Amount()
 _DEFAULT_REQUEST = ResourceRequest()
 _NO_OPTIONS = ModelOptions()
@@ -93,7 +95,7 @@ def _model(given: str, path: str, problems: list[Problem]) -> ModelName:
     for name in MODELS:
         if name == given.lower():
             return name
-    problems.append(Problem(path, f"unknown model {quoted(given)}{suggestion(given, MODELS)}"))
+    problems.append(Problem(path, f"unknown model {quoted(given)}{suggestion(given, MODELS, NEAR_MODEL)}"))
     return "default"
 
 

@@ -126,7 +126,7 @@ def parse_policy(text: str) -> RetryPolicy | None:
     try:
         form = msgspec.json.decode(text, type=Union[RetryForm, Retries])
     except msgspec.ValidationError:
-        problems = find_problems(msgspec.json.decode(text), RetryForm, "retry")
+        problems = find_problems(msgspec.json.decode(text), RetryForm | Retries, "retry")
         problems = problems or [Problem("retry", "must be a number, or an object with max, on, delay and so on")]
     except msgspec.DecodeError:
         problems = [Problem("retry", f'{quoted(text)} is neither a number nor a JSON object such as {{"max": 3}}')]

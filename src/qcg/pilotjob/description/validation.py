@@ -15,7 +15,7 @@ from msgspec import inspect
 from qcg.pilotjob.description.errors import Problem, join_path, quoted, suggestion
 
 
-def find_problems(value: Any, form: type, path: str) -> list[Problem]:
+def find_problems(value: Any, form: Any, path: str) -> list[Problem]:
     """All problems of a decoded JSON value, in the order of the input."""
     problems: list[Problem] = []
     _walk(value, _type_info(form), path, problems)
@@ -39,7 +39,7 @@ def find_nul_characters(value: Any, path: str) -> list[Problem]:
 
 
 @lru_cache(maxsize=64)
-def _type_info(form: type) -> inspect.Type:
+def _type_info(form: Any) -> inspect.Type:
     return inspect.type_info(form)
 
 

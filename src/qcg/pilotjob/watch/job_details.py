@@ -195,7 +195,9 @@ def _why(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str
     attempt = _open_attempt(found)
     if not alive:
         key = place(found.record.seq, found.position)
-        requeued = connection.execute("SELECT 1 FROM runs WHERE place = ? AND state = 0 AND started > 0", (key,)).fetchone()
+        requeued = connection.execute(
+            "SELECT 1 FROM runs WHERE place = ? AND state = 0 AND started > 0", (key,)
+        ).fetchone()
         since = held_since(connection, found)
         return why_left(
             attempt,
