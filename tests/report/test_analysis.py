@@ -143,6 +143,19 @@ def test_cpu_time_and_memory_come_from_the_attempts(tmp_path: Path):
     assert "one 0:00:04.000 SUCCEED 50.0% 50.0 MiB of 100.0 MiB n1[0]" in text
 
 
+def test_a_peak_that_may_be_the_memory_of_the_agent_is_a_bound(tmp_path: Path):
+    jobs = [job(1, "small"), job(2, "large")]
+    asked = Grant((NodePart("n1", (0,), (), 10),))
+    enough = Grant((NodePart("n1", (0,), (), 128),))
+    small = ran(jobs[0], 101, 105, grant=asked, usage=Usage(1_000_000, 0, 28_364, 0, 0, 0, 0))
+    large = ran(jobs[1], 101, 105, grant=enough, usage=Usage(1_000_000, 0, 32 << 10, 0, 0, 0, 0))
+    report = report_of(tmp_path, Added(jobs), small, large)
+    assert report.memory_efficiency == 0.25
+    text = " ".join(render_text(report).split())
+    assert "25.0% < 28 MiB of 10.0 MiB n1[0]" in text
+    assert "25.0% 32.0 MiB of 128.0 MiB n1[0]" in text
+
+
 def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):
     jobs = [job(1, "one"), job(2, "two"), job(3, "three")]
     one, two, three = jobs

@@ -17,6 +17,7 @@ from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
 from qcg.pilotjob.journal.records import JobRecord
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.formats import AGENT_MEMORY
 from qcg.pilotjob.report.record import cpu_efficiency, memory_of
 from qcg.pilotjob.report.recorded_failures import RecordedFailures
 from qcg.pilotjob.report.run_report import RunReport, Slow
@@ -136,7 +137,8 @@ def _usage_of(used: list[Used]) -> dict[str, Any]:
     # Only the processes on the first node of an attempt are counted.
     on_one_node = [one for one in used if len(one.grant.parts) == 1]
     possible = math.fsum(one.core_seconds for one in on_one_node)
-    parts = [(one.memory << 10) / memory_of(one.grant) for one in used if memory_of(one.grant)]
+    measured = [one for one in used if one.memory << 10 >= AGENT_MEMORY]
+    parts = [(one.memory << 10) / memory_of(one.grant) for one in measured if memory_of(one.grant)]
     return {
         "cpu_seconds": math.fsum(one.cpu_seconds for one in used),
         "cpu_efficiency": math.fsum(one.cpu_seconds for one in on_one_node) / possible if possible else None,

@@ -7,9 +7,20 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.host.usage import bytes_text
 
 STATE_NAMES = tuple(state.name for state in State)
 """Names by the number of a state: faster than `state.name`, which matters for every job."""
+
+
+AGENT_MEMORY = 32 << 20
+"""Bytes. Linux counts for each process at least the memory of the agent that has started it, about 25 MiB: a peak below
+this is no measurement of the job."""
+
+
+def peak_text(peak: int) -> str:
+    """Peak memory for people: `159.5 MiB`, or `< 28 MiB` where it may be that of the agent."""
+    return bytes_text(peak) if peak >= AGENT_MEMORY else f"< {(peak >> 20) + 1} MiB"
 
 
 def timestamp(at: float) -> str:

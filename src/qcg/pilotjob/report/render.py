@@ -12,7 +12,7 @@ from qcg.pilotjob.common.printable import printable, printable_json, printable_l
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.host.usage import bytes_text
-from qcg.pilotjob.report.formats import duration, timestamp
+from qcg.pilotjob.report.formats import duration, peak_text, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 from qcg.pilotjob.report.state_colours import colour_of
 from qcg.pilotjob.report.tail import leading_to
@@ -151,7 +151,7 @@ def _slowest(report: RunReport) -> Table:
     table = table_of("slowest", "time", "state", "cpu", "memory", "cores")
     for slow in report.slowest:
         cpu = "" if slow.cpu_efficiency is None else f"{slow.cpu_efficiency:.1%}"
-        memory = bytes_text(slow.max_memory) if slow.max_memory else ""
+        memory = peak_text(slow.max_memory) if slow.max_memory else ""
         if memory and slow.requested_memory:
             memory += f" of {bytes_text(slow.requested_memory)}"
         times = duration(slow.seconds)[:-3], slow.state, cpu, memory

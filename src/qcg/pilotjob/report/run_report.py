@@ -86,4 +86,5 @@ class RunReport(Struct, frozen=True):
     max_memory: int = 0
     """Peak memory of the largest attempt, in bytes; 0 where it is not known."""
     memory_efficiency: float | None = None
-    """The largest part of the memory asked for that an attempt has used; None when no job asked for memory."""
+    """The largest part of the memory asked for that an attempt has used, without attempts whose peak may be the
+    memory of the agent; None when there are no others that asked for memory."""

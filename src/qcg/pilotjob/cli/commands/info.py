@@ -14,6 +14,7 @@ from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.usage import bytes_text
 from qcg.pilotjob.report.entries import value_text
+from qcg.pilotjob.report.formats import peak_text
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
@@ -172,7 +173,7 @@ def _usage(runtime: dict[str, Any]) -> dict[str, str]:
     of = f" of {amounts['requested_memory']}" if "requested_memory" in runtime else ""
     return {
         "cpu_time": cpu,
-        "max_memory": amounts["max_memory"] + of,
+        "max_memory": peak_text(int(runtime["max_memory"])) + of,
         "storage": f"{amounts['read_bytes']} read, {amounts['written_bytes']} written",
         "page_faults": f"{runtime['major_faults']} major, {runtime['minor_faults']} minor",
     }
