@@ -23,7 +23,7 @@ _VARIABLE_PARTS = [
     (re.compile(r"\.qcgpjm-sbatch-[\w.-]+"), "BATCH"),
     (re.compile(r"\d+\.\d%"), "PERCENT"),
     (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
-    (re.compile(r"\b\d+(\.\d [KMGT]i)? ?B\b"), "N B"),
+    (re.compile(r"(?:\b\d+(\.\d [KMGT]i)? ?|< \d+ Mi)B\b"), "N B"),
     (re.compile(r"\d+ major, \d+ minor"), "N major, N minor"),
     (
         re.compile(r'"(max_memory|minor_faults|major_faults|read_bytes|written_bytes|cpu_efficiency)": "[\d.]+"'),
