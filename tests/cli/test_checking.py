@@ -168,6 +168,19 @@ def test_a_value_that_is_no_number_is_refused(option: str, given: str):
     assert f"'{option}': {given!r} is not a number; write it in digits, such as 60 or 0.5" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["submit", "set"])
+def test_a_priority_that_is_no_whole_number_is_refused(command: str):
+    done = qcg_pm(command, "a", "--priority", "high")
+    assert done.exit_code == 2
+    assert "'--priority': 'high' is not a whole number; write it in digits, such as 10" in done.stderr
+
+
+def test_an_age_of_runs_that_is_no_duration_is_refused():
+    done = qcg_pm("clean", "--older-than=-1")
+    assert done.exit_code == 2
+    assert '"-1" is not a duration; write it as 1h30m' in done.stderr
+
+
 @pytest.mark.parametrize(("command", "option"), [("submit", "--iteration"), ("logs", "--lines")])
 @pytest.mark.parametrize("given", ["x", "", "2.5"])
 def test_a_value_that_is_no_whole_number_is_refused(command: str, option: str, given: str):

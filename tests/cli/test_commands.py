@@ -121,7 +121,7 @@ def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm)
 def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
     pm("submit", "--name", "slow", "--", "bash", "-c", GATE)
     done = pm("wait", "slow", "--timeout", "0.1", code=3)
-    assert "not everything has ended within 0.1 s" in done.stderr
+    assert "not everything has ended within 0.1 s: 1 of 1 jobs has not ended: 'slow'" in done.stderr
     pm("wait", "-t", "0", code=3)
     gate()
     pm("wait", "slow", "--timeout", "60")

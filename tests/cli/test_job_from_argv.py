@@ -105,6 +105,11 @@ def test_output_goes_to_streams_or_elsewhere(options: dict[str, Any], sentence: 
         job_from_arguments(["prog"], "n", stream_output=True, **options)
 
 
+def test_an_amount_of_nothing_is_refused_with_its_option():
+    with pytest.raises(JobOptionError, match="^--cores '0': must be at least 1$"):
+        job_from_arguments(["prog"], "n", cores="0")
+
+
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [

@@ -79,6 +79,12 @@ def test_a_pattern_or_range_without_a_match_is_an_error(wanted: str, sentence: s
     assert str(caught.value) == sentence
 
 
+def test_all_names_without_a_match_are_named():
+    with pytest.raises(NoSuchName) as caught:
+        expand(["nope", "sim1", "zz*", "x*"], Book())
+    assert str(caught.value) == "there is no job 'nope'; no job matches 'zz*'; no job matches 'x*'"
+
+
 def test_jobs_without_iterations_are_skipped_when_a_pattern_matches_them():
     assert list(expand(["*i*:0-1"], Book())) == ["its:0", "its:1"]
 

@@ -44,6 +44,8 @@ def is_well(dashboard: Dashboard) -> None:
         ("api/jobs", "first=x"),
         ("api/jobs", "first=1e9"),
         ("api/jobs", "limit=" + "9" * 400),
+        ("api/jobs", "limit=-1"),
+        ("api/jobs", "first=-1"),
         ("api/jobs", "sort=size"),
         ("api/jobs", "state=DONE"),
         ("api/jobs", "search=a&search=b"),

@@ -72,6 +72,12 @@ def test_options_name_counters_of_the_run_and_of_nodes() -> None:
     [
         (["license"], '"license" is not a name with a whole number; write license=4'),
         (["license=0.5"], '"license=0.5" is not a name with a whole number; write license=4'),
+        (["license=-1"], '"license" cannot count -1; give it 1 to 2,147,483,647'),
+        (
+            ["license=4/nod"],
+            '"license=4/nod" ends with "/nod"; write license=4 for the whole run, or license=4/node for as many on each'
+            " node",
+        ),
         (["license=0"], '"license" cannot count 0; give it 1 to 2,147,483,647'),
         (["license=1", "license=2/node"], '"license" is given twice'),
         (["cores=4"], '"cores" is no name for a resource of your own; choose another name'),

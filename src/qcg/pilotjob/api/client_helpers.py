@@ -61,10 +61,12 @@ def time_limit(timeout: Any, timeout_secs: Any) -> Limit:
         raise WrongArgumentsError(
             f"a timeout is a number of seconds, not {given!r}; several names of jobs are given as one list"
         )
+    if given < 0:
+        raise WrongArgumentsError("a timeout must be at least 0 seconds; without one there is no limit")
     try:
         seconds = float(given)
     except OverflowError:  # an integer with hundreds of digits
-        seconds = math.copysign(math.inf, 1 if given > 0 else -1)
+        seconds = math.inf
     return Limit(seconds, time.monotonic() + seconds)
 
 

@@ -104,6 +104,8 @@ def amount(option: str, text: str | None) -> dict[str, int] | None:
     if found is None:
         raise JobOptionError(f"{option} {text!r} is not a number; write 4, 2-4, or 2- for two and more")
     first, dash, last = found.groups()
+    if not int(first):
+        raise JobOptionError(f"{option} {text!r}: must be at least 1")
     if not dash:
         return {"exact": int(first)}
     return {"min": int(first), "max": int(last)} if last else {"min": int(first)}

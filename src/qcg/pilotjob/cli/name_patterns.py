@@ -30,12 +30,26 @@ def expand(wanted: Iterable[str], source: NameSource) -> dict[str, bool]:
     Exact names need not exist: the manager reports unknown names.
     """
     found: dict[str, bool] = {}
+    wanted = list(wanted)
+    problems: dict[str, str] = {}
     for text in wanted:
-        names = list(_names(text, source))
+        try:
+            names = list(_names(text, source))
+        except NoSuchName as problem:
+            problems[text] = str(problem)
+            continue
         exact = names == [text]
         for name in names:
             found[name] = found.get(name, False) or exact
+    if problems:
+        problems |= {text: f"there is no job {text!r}" for text in wanted if _is_unknown(text, source)}
+        raise NoSuchName("; ".join([problems[text] for text in dict.fromkeys(wanted) if text in problems]))
     return found
+
+
+def _is_unknown(text: str, source: NameSource) -> bool:
+    """Whether a text is the exact name of a job that does not exist."""
+    return ":" not in text and not is_pattern(text) and not source.matching(literal(text))
 
 
 def is_pattern(text: str) -> bool:

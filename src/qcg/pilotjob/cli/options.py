@@ -341,11 +341,12 @@ def _was_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def seconds_of(given: str) -> float:
+def seconds_of(given: str, what: str = "wall time") -> float:
+    """The seconds of a time such as `1h30m`. `what`: what messages call it."""
     try:
         return parse_wall_time(given)
     except DescriptionError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error).replace("wall time", what)) from None
 
 
 def check_retry(given: str | None) -> str | None:

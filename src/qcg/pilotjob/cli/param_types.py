@@ -27,15 +27,19 @@ class Number(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """A whole number."""
+    """A whole number. `example`: one that is shown when the value is none."""
 
     name = "number"
+
+    def __init__(self, min: int | None = None, max: int | None = None, *, example: int = 60) -> None:
+        super().__init__(min, max)
+        self._example = example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{value!r} is not a whole number; write it in digits, such as 60", param, ctx)
+            self.fail(f"{value!r} is not a whole number; write it in digits, such as {self._example}", param, ctx)
         return int(super().convert(number, param, ctx))
 
 

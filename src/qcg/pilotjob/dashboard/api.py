@@ -118,8 +118,8 @@ class Api:
             job=_text(given, "job"),
             sort=_choice(given, "sort", get_args(Sort), "submitted"),
             descending=_flag(given, "descending"),
-            first=_number(given, "first", int, 0),
-            limit=_number(given, "limit", int, 100),
+            first=_natural(given, "first", 0),
+            limit=_natural(given, "limit", 100),
         )
         return _json(self._run.jobs(query))
 
@@ -247,6 +247,13 @@ def _number(given: Parameters, key: str, kind: type[T], default: T) -> T:
             raise ValueError
     except ValueError:
         raise WrongRequest(f"{key} is {_quoted(text)}, which is no number that can be used.") from None
+    return value
+
+
+def _natural(given: Parameters, key: str, default: int) -> int:
+    value = _number(given, key, int, default)
+    if value < 0:
+        raise WrongRequest(f"{key} is {value}; it must be at least 0.")
     return value
 
 

@@ -16,7 +16,7 @@ PER_NODE = "/node"
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
 RESERVED = ("core", "cores", "gpu", "gpus", "mem", "memory", "node", "nodes", "slots")
-_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
 def check_counter(name: str, number: int) -> None:
@@ -55,7 +55,13 @@ def parse_options(given: Iterable[str]) -> tuple[Counters, Counters]:
     of_run: list[tuple[str, int]] = []
     on_nodes: list[tuple[str, int]] = []
     for text in given:
-        counter = parse_counter(text.strip().removesuffix(PER_NODE))
+        bare, slash, unit = text.strip().partition("/")
+        if slash and slash + unit != PER_NODE:
+            raise single_problem(
+                f"{quoted(text)} ends with {quoted(slash + unit)}; write {bare} for the whole run, or {bare}{PER_NODE}"
+                " for as many on each node"
+            )
+        counter = parse_counter(bare)
         (on_nodes if text.strip().endswith(PER_NODE) else of_run).append(counter)
     sorted_counters([*of_run, *on_nodes])
     return sorted_counters(of_run), sorted_counters(on_nodes)

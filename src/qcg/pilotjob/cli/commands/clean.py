@@ -24,7 +24,7 @@ from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
 @click.option(
     "--older-than",
     metavar="TIME",
-    callback=lambda context, parameter, given: 0.0 if given is None else seconds_of(given),
+    callback=lambda context, parameter, given: 0.0 if given is None else seconds_of(given, "duration"),
     help="Only runs whose last change was longer ago: 7d, 12h.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Print the runs that would be removed, and remove nothing.")

@@ -150,7 +150,12 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
     callback=lambda context, parameter, given: check_retry(given),
     help="Start it again when it does not succeed: how often, or an object as in request files.",
 )
-@click.option("--priority", type=int, metavar="N", help="Jobs with higher priorities are started first; 0 by default.")
+@click.option(
+    "--priority",
+    type=Whole(example=10),
+    metavar="N",
+    help="Jobs with higher priorities are started first; 0 by default.",
+)
 @click.option("--hold", is_flag=True, help="Do not start it before it is released: qcg-pm release.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option(

@@ -45,8 +45,9 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
 
     try:
         states, sentences = _states(manager, names, timeout)
-    except TimeoutElapsed:
-        echo_err(f"Error: not everything has ended within {timeout:g} s")
+    except TimeoutElapsed as elapsed:
+        left = "" if names is None else f": {str(elapsed).partition(', ')[2]}"
+        echo_err(f"Error: not everything has ended within {timeout:g} s{printable(left)}")
         return TIMED_OUT
     if as_json:
         show_json(states)
