@@ -37,7 +37,9 @@ class HeldJobs:
 
     def are_all_left(self) -> bool:
         """Whether only held jobs, and jobs that wait for them, are left: no job starts before a release."""
-        return bool(self._holds) and len(self._blocked) == len(self._unfinished)
+        if not self._holds or any(self._is_free(seq) for seq in self._unfinished.values()):
+            return False  # the usual answer, without a look at all jobs
+        return len(self._blocked) == len(self._unfinished)
 
     def prerequisite_of(self, seq: int) -> HeldPrerequisite | None:
         """The first prerequisite of a job that is held, or waits for a held job."""
@@ -84,6 +86,12 @@ class HeldJobs:
             found += new
         return blocked
 
+    def _is_free(self, seq: int) -> bool:
+        """Whether a job has no holds, and waits for no job."""
+        if seq in self._holds:
+            return False
+        return not any(entry.partition(":")[0] in self._unfinished for entry in self._prerequisites(seq))
+
     def _prerequisites(self, seq: int) -> list[str]:
         spec = queries.spec_of(self._connection, seq)
         try:
@@ -104,7 +112,8 @@ class HeldJobs:
         final = {position for position, state in queries.iteration_states(self._connection, seq) if state.is_final}
         if -1 in self._holds[seq]:
             return all(since or position in final for position, since in self._holds[seq].items())
-        return iterations == len(final | {position for position, since in self._holds[seq].items() if since})
+        held = {position for position, since in self._holds[seq].items() if since}
+        return len(final | held) == int(iterations)
 
     def _position(self, seq: int, name: str, suffix: str) -> int | None:
         """The position of the single iteration that a dependency names; None for a whole job and for `${it}`."""
