@@ -600,7 +600,7 @@ def test_a_job_that_runs_again_keeps_its_attempts_and_their_numbers(journal: Jou
     first, second = run(one), run(one, attempt=2)
     for effect in (Added([one]), ended(first, State.FAILED), Reran(one, (-1,), (), True, False), scheduled(second)):
         if isinstance(effect, Reran):
-            assert journal.attempts_so_far(1) == {-1: (1, 1)}
+            assert journal.attempts_so_far([1]) == {1: {-1: (1, 1)}}
         journal.record(effect)
         if commits:
             journal.commit()
@@ -630,4 +630,4 @@ def test_the_number_of_a_requeued_iteration_is_kept_when_it_is_cancelled(journal
     for effect in (Added([one]), executing(attempt), Requeued(attempt, PastAttempt("lost", 5.0))):
         journal.record(effect)
     journal.record(settled(one, 1, State.CANCELED))
-    assert journal.attempts_so_far(1) == {1: (1, 1)}
+    assert journal.attempts_so_far([1]) == {1: {1: (1, 1)}}

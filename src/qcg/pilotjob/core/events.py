@@ -76,7 +76,7 @@ class Rerun(Struct, frozen=True, gc=False):
     states: list[State]
     """FAILED, CANCELED and OMITTED, or some of them; empty for all of them."""
     jobs: dict[str, RerunCandidate]
-    """The jobs with these names, and all jobs with omitted parts."""
+    """The jobs with these names or states, and the jobs with omitted parts that wait for them, at any depth."""
 
 
 class AttemptStarted(Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.description.encoding import decode_spec
+from qcg.pilotjob.description.encoding import decode_spec, prerequisite_names
 from qcg.pilotjob.description.iteration import Iteration
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.errors import JournalError
@@ -20,6 +20,14 @@ def decode_description(spec: bytes, seq: int, name: str) -> JobDescription:
     """Decode the description of a job as the registry stores it."""
     try:
         return decode_spec(spec)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: {error}") from None
+
+
+def prerequisites_of(spec: bytes, seq: int, name: str) -> set[str]:
+    """The names of the jobs that a job waits for, from its description as the registry stores it."""
+    try:
+        return prerequisite_names(spec)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: {error}") from None
 

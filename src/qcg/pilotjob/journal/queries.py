@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from qcg.pilotjob.core.job_states import STATES, State
@@ -33,6 +34,8 @@ OF_UNFINISHED = (
     "FROM submitted_jobs AS jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32)"
     f" WHERE jobs.state < {FINAL}"
 )
+_OF_JOB = "place >= (json_each.value << 32) AND place < ((json_each.value + 1) << 32)"
+"""Condition for the rows of a job whose number is in a list in JSON: one query for many jobs, a range scan for each."""
 
 
 def acked(connection: sqlite3.Connection) -> dict[str, int]:
@@ -46,6 +49,12 @@ def job_record(connection: sqlite3.Connection, seq: int) -> JobRecord | None:
 
 def job_records(connection: sqlite3.Connection) -> Iterator[JobRecord]:
     return map(to_job, connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs ORDER BY seq"))
+
+
+def specs_of(connection: sqlite3.Connection, seqs: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """The encoded descriptions of these jobs, by job number."""
+    query = "SELECT seq, spec FROM json_each(?) CROSS JOIN submitted_jobs ON seq = json_each.value"
+    yield from connection.execute(query, (json.dumps(list(seqs)),))
 
 
 def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
@@ -105,18 +114,24 @@ def past_attempts_among(connection: sqlite3.Connection, seq: int, positions: ran
     )
 
 
-def attempts_so_far(connection: sqlite3.Connection, seq: int) -> dict[int, tuple[int, int]]:
-    """By position without success, the last attempt number, and the number of attempts that were started."""
-    first, end = place(seq, -1), place(seq + 1, -1)
-    of_job = f"WHERE place >= {first} AND place < {end}"
-    earlier = dict(past_rows(connection, f"{of_job} GROUP BY place", "place, count(*)"))
-    return {
-        number - first - 1: (attempt, earlier.get(number, 0) + (state >= FINAL and started))
-        for number, attempt, state, started in connection.execute(
-            f"SELECT place, attempt, state, granted IS NOT NULL FROM runs {of_job}"
-            f" AND attempt > 0 AND state <> {int(State.SUCCEED)}"
+def attempts_so_far(connection: sqlite3.Connection, seqs: Collection[int]) -> dict[int, dict[int, tuple[int, int]]]:
+    """By job number and position without success, the last attempt number, and the number of attempts that were
+    started; jobs without attempts are left out. Only for managers: registries of earlier versions lack a table."""
+    wanted = (json.dumps(list(seqs)),)
+    earlier = dict(
+        connection.execute(
+            f"SELECT place, count(*) FROM json_each(?) CROSS JOIN past_attempts ON {_OF_JOB} GROUP BY place", wanted
         )
-    }
+    )
+    found: dict[int, dict[int, tuple[int, int]]] = {}
+    for number, attempt, state, started in connection.execute(
+        f"SELECT place, attempt, state, granted IS NOT NULL FROM json_each(?) CROSS JOIN runs ON {_OF_JOB}"
+        f" AND attempt > 0 AND state <> {int(State.SUCCEED)}",
+        wanted,
+    ):
+        seq, position = seq_and_position(number)
+        found.setdefault(seq, {})[position] = attempt, earlier.get(number, 0) + (state >= FINAL and started)
+    return found
 
 
 def past_rows(connection: sqlite3.Connection, condition: str, columns: str = "") -> Iterator[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import queries
@@ -26,6 +26,10 @@ class RegistryReader:
     def spec_of(self, seq: int) -> bytes | None:
         """The encoded description of a job."""
         return queries.spec_of(self._current(), seq)
+
+    def specs_of(self, seqs: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """Job number and encoded description of each of these jobs."""
+        return queries.specs_of(self._current(), seqs)
 
     def attempt_records(self) -> Iterator[AttemptRecord]:
         """The attempts of all jobs, in the order of submission."""
@@ -74,6 +78,7 @@ class RegistryReader:
         """The earlier attempts of consecutive iterations, in order."""
         return queries.past_attempts_among(self._current(), seq, positions)
 
-    def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:
-        """By position without success, the last attempt number, and the number of attempts that were started."""
-        return queries.attempts_so_far(self._current(), seq)
+    def attempts_so_far(self, seqs: Collection[int]) -> dict[int, dict[int, tuple[int, int]]]:
+        """By job number and position without success, the last attempt number, and the number of attempts that were
+        started."""
+        return queries.attempts_so_far(self._current(), seqs)

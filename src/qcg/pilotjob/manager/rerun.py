@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 
 from qcg.pilotjob.common.wording import pluralize
@@ -12,6 +14,7 @@ from qcg.pilotjob.core.job_states import OMITTED, State
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.rerun import UNSUCCESSFUL
 from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal.descriptions import prerequisites_of
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.row_changes import with_new_rows
 from qcg.pilotjob.rows.store import RowFiles
@@ -38,20 +41,7 @@ def rerun_event(
     unknown = [name for name in replacements if name not in jobs]
     if unknown:
         raise SubmissionRejected([f"there is no job {name!r} that could be run again" for name in unknown])
-    named = {name.partition(":")[0] for name in names} | replacements.keys()
-    wanted = frozenset(states or UNSUCCESSFUL)
-    candidates = {}
-    for name, job in jobs.items():
-        present = _states_of(job)
-        if OMITTED in present or (present and name in named) or (not names and not wanted.isdisjoint(present)):
-            replacement = replacements.get(name)
-            description = engine.descriptions.of(job)
-            changed: frozenset[int] = frozenset()
-            if replacement is not None:
-                description, changed = with_new_rows(job, description, replacement, row_files)
-            attempts = engine.journal.attempts_so_far(job.seq)
-            candidates[name] = RerunCandidate(description, attempts, replacement is not None, changed)
-    missing = [name for name in names if name in replacements and name not in candidates]
+    missing = [name for name in names if name in replacements and not _states_of(jobs[name])]
     if missing:
         raise SubmissionRejected(
             [
@@ -59,7 +49,54 @@ def rerun_event(
                 for name in missing
             ]
         )
+    wanted = frozenset(states or UNSUCCESSFUL)
+    found = [jobs[name] for name in replacements]
+    if names:
+        named = dict.fromkeys(name.partition(":")[0] for name in names)
+        found += [jobs[name] for name in named if name in jobs and not wanted.isdisjoint(_states_of(jobs[name]))]
+    elif any(engine.state.unit_counts[state] for state in wanted):
+        found += [job for job in jobs.values() if not wanted.isdisjoint(_states_of(job))]
+    related = _with_omitted_dependents(engine, [job for job in dict.fromkeys(found) if _states_of(job)])
+    attempts = engine.journal.attempts_so_far([job.seq for job in related]) if related else {}
+    candidates = {}
+    for job in related:
+        replacement = replacements.get(job.name)
+        description = engine.descriptions.of(job)
+        changed: frozenset[int] = frozenset()
+        if replacement is not None:
+            description, changed = with_new_rows(job, description, replacement, row_files)
+        so_far = attempts.get(job.seq, {})
+        candidates[job.name] = RerunCandidate(description, so_far, replacement is not None, changed)
     return Rerun(names, states, candidates)
+
+
+def _with_omitted_dependents(engine: Engine, found: list[Job]) -> list[Job]:
+    """These jobs, and the jobs with omitted parts that wait for one of them, at any depth.
+
+    The core forgets what an ended job waited for: the descriptions of all omitted jobs are searched for it.
+    """
+    if not found or not engine.state.unit_counts[OMITTED]:
+        return found
+    related = dict.fromkeys(found)
+    omitted = {job.seq: job for job in engine.state.jobs.values() if job not in related and _has_omitted(job)}
+    specs = [(seq, job.spec) for seq, job in omitted.items() if job.spec is not None]
+    ended = [seq for seq, job in omitted.items() if job.spec is None]
+    waiting: dict[str, list[Job]] = {}
+    for seq, spec in chain(specs, engine.journal.specs_of(ended) if ended else ()):
+        job = omitted[seq]
+        for name in prerequisites_of(spec, seq, job.name):
+            waiting.setdefault(name, []).append(job)
+    left = deque(found)
+    while left:
+        for job in waiting.get(left.popleft().name, ()):
+            if job not in related:
+                related[job] = None
+                left.append(job)
+    return list(related)
+
+
+def _has_omitted(job: Job) -> bool:
+    return job.state is OMITTED if job.iterations is None else job.iterations.counts[OMITTED] > 0
 
 
 def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]) -> str:
