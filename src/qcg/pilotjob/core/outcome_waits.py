@@ -17,7 +17,7 @@ from qcg.pilotjob.core.finalize import (
 from qcg.pilotjob.core.job_states import OMITTED, QUEUED
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, link, why_omitted
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.description.encoding import OUTCOMES_KEY, decode_spec
+from qcg.pilotjob.description.encoding import OUTCOMES_KEY, decode_spec, prerequisite_names
 from qcg.pilotjob.description.model import JobDescription
 
 
@@ -65,11 +65,17 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, pr
 
 
 def waiting_for_outcomes(core: CoreState, jobs: Collection[Job]) -> list[tuple[Job, JobDescription]]:
-    """The jobs that are not final, not among `jobs`, and may wait for other outcomes than success."""
+    """The jobs that are not final, not among `jobs`, name one of them as a prerequisite, and may wait for other
+    outcomes than success."""
+    names = {job.name for job in jobs}
     return [
         (job, decode_spec(job.spec))
         for job in core.jobs.values()
-        if not job.state.is_final and job not in jobs and job.spec is not None and OUTCOMES_KEY in job.spec
+        if not job.state.is_final
+        and job not in jobs
+        and job.spec is not None
+        and OUTCOMES_KEY in job.spec
+        and not names.isdisjoint(prerequisite_names(job.spec))
     ]
 
 

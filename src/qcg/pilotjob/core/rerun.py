@@ -6,6 +6,8 @@ at any depth. A job or iteration that has succeeded never runs again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Struct
 
@@ -61,7 +63,11 @@ def rerun(core: CoreState, event: Rerun) -> None:
         _requeue(core, one)
     jobs = {one.job for one in selected}
     waiting = _waiting_again(core, jobs)
-    _unlink(core, jobs | {new_job.job for new_job in waiting})
+    related: Iterable[Job] = core.jobs.values()
+    if not any(one.candidate.replaced for one in selected):  # a new description does not name the old prerequisites
+        waited_for = [one.prerequisites for one in selected] + [new_job.prerequisites for new_job in waiting]
+        related = {other.job for prerequisites in waited_for for other in prerequisites}
+    _unlink(related, jobs | {new_job.job for new_job in waiting})
     for one in selected:
         _connect(core, one)
     for new_job in waiting:
@@ -342,9 +348,9 @@ def _waiting_again(core: CoreState, jobs: set[Job]) -> list[NewJob]:
     return found
 
 
-def _unlink(core: CoreState, jobs: set[Job]) -> None:
+def _unlink(prerequisites: Iterable[Job], jobs: set[Job]) -> None:
     """Remove jobs from the dependents of others: when a job ended, some of its prerequisites may not have ended."""
-    for other in core.jobs.values() if jobs else ():
+    for other in prerequisites if jobs else ():
         if (dependents := other.dependents) is not None:
             for waiting in (dependents.on_job, dependents.same_index, *dependents.on_position.values()):
                 waiting[:] = [job for job in waiting if job not in jobs]
