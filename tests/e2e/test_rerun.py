@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -188,6 +190,31 @@ def test_jobs_run_again_after_the_manager_was_killed(tmp_path: Path):
     assert crashing.finish("qcg-pm", "--rerun", "failed").returncode == 0
     expected = ["a", "a", "b", "busy", "c", "d", "done", "i:0", "i:1", "i:1", "i:2", "later"]
     assert marks(tmp_path) == expected
+
+
+def test_the_history_of_a_job_that_was_run_again_has_its_failure_and_the_time_of_the_rerun(tmp_path: Path):
+    """A retry queues its job at the end of the attempt; a rerun comes later, after a final state."""
+    retried = {**marking("a", "exit 3"), "retry": {"on": {"exit": 1}}}
+    with (
+        served(tmp_path, "--nodes", "2", "--report-format", "json"),
+        Manager.of_run(tmp_path, {"log_file": ""}) as manager,
+    ):
+        manager.submit(Jobs().add_std(retried))
+        manager.wait4("a")
+        before = time.time()
+        assert manager.rerun("a")["rerun"] == 1
+        after = time.time()
+        manager.wait4("a")
+        shown = json.loads(run("qcg-pm", "info", "--json", "--path", tmp_path, "a").stdout)["a"]["transitions"]
+    attempt = ["SCHEDULED", "EXECUTING"]
+    expected = [*["QUEUED", *attempt] * 2, "FAILED", *["QUEUED", *attempt] * 2, "FAILED"]
+    assert [one["state"] for one in shown] == expected
+    assert before <= shown[7]["time"] <= after
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+    *_, entry = (json.loads(line) for line in (run_dir / "jobs.report").read_text().splitlines())
+    assert [one["state"] for one in entry["history"]] == expected
+    text = run("qcg-pm", "info", "--path", tmp_path, "a").stdout
+    assert re.findall(r": ([A-Z]+)$", text, re.MULTILINE) == expected
 
 
 def test_the_asyncio_client_runs_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

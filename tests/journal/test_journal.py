@@ -363,7 +363,7 @@ def test_a_registry_without_usage_is_read_and_gets_the_columns(journal: Journal,
         rows = list(connection.iterdump())
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(earlier_tables())
+        connection.executescript(earlier_tables()[-1])
         for line in rows:
             if line.startswith('INSERT INTO "submitted_jobs"'):
                 connection.execute(line)
@@ -378,6 +378,33 @@ def test_a_registry_without_usage_is_read_and_gets_the_columns(journal: Journal,
         assert RegistryReader(connection).job_record(1) is not None
     journal.__dict__.update(Journal.open(path).__dict__)
     assert [attempt.usage for attempt in journal.attempts_of(1)] == [None]
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert tables_of(connection) == created, "other users read a registry only with exactly these tables"
+    journal.__dict__.update(Journal.open(path).__dict__)
+
+
+def test_a_registry_without_the_times_of_reruns_is_read_and_gets_the_column(journal: Journal, path: Path):
+    one = job(1)
+    for effect in (Added([one]), ended(run(one), State.FAILED), Reran(one, (-1,), (), True, False, 210.0)):
+        journal.record(effect)
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        created = tables_of(connection)
+    later = path.rename(path.with_name("later"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"{earlier_tables()[0]} PRAGMA user_version={FORMAT};")
+        connection.execute("ATTACH ? AS later", (str(later),))
+        for table in ("submitted_jobs", "runs", "past_attempts"):
+            columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
+            connection.execute(f"INSERT INTO main.{table} SELECT {columns} FROM later.{table}")
+        connection.commit()
+    with snapshot(path, foreign=True) as connection:
+        assert [past.rerun_at for past in RegistryReader(connection).past_attempts_of(1, -1)] == [None]
+    journal.__dict__.update(Journal.open(path).__dict__)
+    for effect in (ended(run(one, attempt=2), State.FAILED), Reran(one, (-1,), (), True, False, 310.0)):
+        journal.record(effect)
+    assert [past.rerun_at for past in journal.past_attempts_of(1, -1)] == [None, 310.0]
     journal.close()
     with closing(sqlite3.connect(path)) as connection:
         assert tables_of(connection) == created, "other users read a registry only with exactly these tables"
@@ -598,7 +625,12 @@ def test_a_registry_without_the_table_of_ends_is_continued(journal: Journal, pat
 def test_a_job_that_runs_again_keeps_its_attempts_and_their_numbers(journal: Journal, commits: bool):
     one = job(1)
     first, second = run(one), run(one, attempt=2)
-    for effect in (Added([one]), ended(first, State.FAILED), Reran(one, (-1,), (), True, False), scheduled(second)):
+    for effect in (
+        Added([one]),
+        ended(first, State.FAILED),
+        Reran(one, (-1,), (), True, False, 210.0),
+        scheduled(second),
+    ):
         if isinstance(effect, Reran):
             assert journal.attempts_so_far([1]) == {1: {-1: (1, 1)}}
         journal.record(effect)
@@ -607,7 +639,8 @@ def test_a_job_that_runs_again_keeps_its_attempts_and_their_numbers(journal: Jou
     loaded = reopened(journal).load()
     assert [(attempt.number, attempt.seq) for attempt in loaded.open_attempts] == [(2, 1)]
     assert loaded.past == [PastAttempts(1, -1, 1, {}, 0)]
-    assert [past.attempt for past in journal.past_attempts_of(1, -1)] == [1]
+    earlier = [(past.attempt, past.state, past.rerun_at) for past in journal.past_attempts_of(1, -1)]
+    assert earlier == [(1, State.FAILED, 210.0)]
 
 
 def test_iterations_that_stay_as_they_ended_are_kept_when_others_run_again(journal: Journal):
@@ -617,7 +650,7 @@ def test_iterations_that_stay_as_they_ended_are_kept_when_others_run_again(journ
     one.message = "not wanted"
     for effect in (Added([one]), QueuedIterationsFinal(one, State.CANCELED, 9.0), settled(one, -1, State.CANCELED)):
         journal.record(effect)
-    journal.record(Reran(one, (1, 2), (0, 3), True, False))
+    journal.record(Reran(one, (1, 2), (0, 3), True, False, 210.0))
     loaded = reopened(journal).load()
     assert [job.seq for job in loaded.unfinished] == [1]
     ended = [(iteration.position, iteration.state) for iteration in loaded.ended_iterations]

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
-from qcg.pilotjob.report.record import dependencies_form, execution_form, resources_form
+from qcg.pilotjob.journal.records import PastAttemptRecord
+from qcg.pilotjob.report.entries import text_entry
+from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
 
 
 def read(form: dict[str, Any]) -> JobDescription:
@@ -58,3 +61,13 @@ def test_a_job_without_resources_is_reported_with_one_core():
 def test_dependencies_are_reported_as_they_were_written():
     assert dependencies_form(JobDescription("j", Execution(exec="x"), after=("a", "b:3"))) == {"after": ["a", "b:3"]}
     assert dependencies_form(JobDescription("j", Execution(exec="x"))) == {}
+
+
+@pytest.mark.parametrize("rerun_at", [None, 140.0])
+def test_only_a_rerun_shows_the_end_of_the_attempt_before_it(rerun_at: float | None):
+    earlier = PastAttemptRecord(1, -1, 1, "exit", True, None, 110.0, 120.0, 130.0, 7, 3, None, "", rerun_at=rerun_at)
+    end = JobEnd("a", State.SUCCEED, 100.0, 150.0, 160.0, 170.0, earlier=(earlier,))
+    between = [(State.QUEUED, 130.0)] if rerun_at is None else [(State.FAILED, 130.0), (State.QUEUED, 140.0)]
+    assert end.history[3:-3] == between
+    shown = [line.split(": ")[1] for line in text_entry(end).decode().splitlines() if ": " in line]
+    assert shown[:-1] == [state.name for state, _ in end.history]

@@ -113,6 +113,7 @@ class Reran(Struct, frozen=True, gc=False):
     """Whether the job itself had ended."""
     replaced: bool
     """Whether the job has a new description."""
+    at: float
 
 
 class WakeAt(Struct, frozen=True, gc=False):

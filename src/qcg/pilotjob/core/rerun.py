@@ -270,7 +270,7 @@ def _requeue(core: CoreState, one: _RerunJob) -> None:
         job.spec = msgspec.msgpack.encode(candidate.description)
     for position in positions:
         _forget_retries(core, job, position, candidate)
-    core.effects.append(Reran(job, positions, left, was_final, candidate.replaced))
+    core.effects.append(Reran(job, positions, left, was_final, candidate.replaced, core.now))
     job.message = ""
     if was_final:
         core.transition(job, -1, QUEUED)

@@ -62,9 +62,10 @@ PUT_ITERATION_OF_MANY = f"""
 # are, and have no row of their own, get one: the state of the rest is dropped with the end of the job.
 KEEP_LAST_ATTEMPT = f"""
     INSERT INTO past_attempts
-    (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE})
+    (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE},
+    rerun_at)
     SELECT place, attempt, CASE WHEN state = {int(State.CANCELED)} THEN 'cancel' WHEN exit_code > 0 THEN 'exit' ELSE
-    'failed' END, 0, 0, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}
+    'failed' END, 0, 0, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}, ?
     FROM runs WHERE place = ? AND state >= {FINAL} AND granted IS NOT NULL"""
 FORGET_RETRIES = "UPDATE past_attempts SET counted = 0, next_at = 0 WHERE place = ?"
 DROP_UNSTARTED = "DELETE FROM runs WHERE place = ? AND attempt = 0"
@@ -303,7 +304,8 @@ class CommitGroup:
 def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | None) -> None:
     seq = effect.job.seq
     places = [(place(seq, position),) for position in effect.positions]
-    for statement in (KEEP_LAST_ATTEMPT, FORGET_RETRIES, DROP_UNSTARTED, KEEP_NUMBER):
+    connection.executemany(KEEP_LAST_ATTEMPT, [(effect.at, number) for (number,) in places])
+    for statement in (FORGET_RETRIES, DROP_UNSTARTED, KEEP_NUMBER):
         connection.executemany(statement, places)
     connection.executemany(KEEP_REST, [(place(seq, position), seq) for position in effect.left])
     connection.execute(REVIVE_JOB if effect.was_final else DROP_REST, (seq,))

@@ -94,6 +94,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("granted", "({0} IS NULL OR typeof({0}) = 'blob')"),
         _text("message"),
         *_USAGE,
+        _time("rerun_at"),
     ),
     "commands": (_text("command", required=True),),
     "holds": (_time("since"),),
@@ -131,10 +132,10 @@ _SOUND = {
         AND killed <= 7 AND typeof(attempt + state + pid + killed + coalesce(exit_code, 0)) = 'integer'
         AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text' AND {_USAGE_SOUND}""",
     "past_attempts": f"""
-        min(place, scheduled, started, ended, next_at, attempt, pid, counted) >= 0
-        AND max(scheduled, started, ended, next_at) <= {LATEST} AND max(attempt, pid) <= {MOST} AND counted <= 1
+        min(place, scheduled, started, ended, next_at, rerun_at, attempt, pid, counted) >= 0
+        AND max(scheduled, started, ended, next_at, rerun_at) <= {LATEST} AND max(attempt, pid) <= {MOST}
         AND typeof(place + attempt + pid + counted + coalesce(exit_code, 0)) = 'integer' AND place <= 1 << 62
-        AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text'
+        AND counted <= 1 AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text'
         AND typeof(cause) = 'text' AND cause <> '' AND {_USAGE_SOUND}""",
     "commands": "typeof(command) = 'text' AND command <> ''",
     "holds": f"since BETWEEN 0 AND {LATEST}",

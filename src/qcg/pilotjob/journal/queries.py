@@ -23,7 +23,8 @@ ATTEMPT_COLUMNS = (
     f" {_USAGE}"
 )
 PAST_COLUMNS = (
-    f"place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}"
+    "place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, rerun_at,"
+    f" {_USAGE}"
 )
 PAST_FAILED = f"cause NOT IN {CAUSES_WITHOUT_FAILURE}"
 """Condition for earlier attempts that have failed; the others were ended on purpose."""
@@ -152,7 +153,8 @@ def holds(connection: sqlite3.Connection) -> Iterator[tuple[int, int, float]]:
 
 
 def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
-    number, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, *usage = row
+    number, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, *more = row
+    message, rerun_at, *usage = more
     return PastAttemptRecord(
         *seq_and_position(number),
         attempt,
@@ -167,6 +169,7 @@ def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
         None if granted is None else decode_grant(granted),
         message,
         to_usage(usage),
+        rerun_at or None,
     )
 
 

@@ -55,6 +55,8 @@ class PastAttemptRecord(NamedTuple):
     grant: Grant | None
     message: str
     usage: Usage | None = None
+    rerun_at: float | None = None
+    """When its job was run again; None for a retry, and where it is not known."""
 
     @property
     def state(self) -> State:

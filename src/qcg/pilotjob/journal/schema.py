@@ -38,7 +38,8 @@ FINAL = int(State.SUCCEED)
 # Earlier attempts of jobs that were queued again are in `past_attempts`, with the number of the attempt. `counted`: it
 # counts against the retries of its cause. `next_at`: the next attempt pauses until then.
 #
-# The last columns of attempts have their resource usage; registries of earlier formats lack them.
+# The last columns of attempts have their resource usage; registries of earlier formats lack them. `rerun_at`: when the
+# job was run again; 0 for a retry, and for the attempts of registries that lacked the column.
 #
 # Jobs and iterations that are held are in `holds`. An iteration with time 0 was released, while the rest of its job is
 # held.
@@ -50,6 +51,9 @@ USAGE = ("user", "system", "memory", "minor_faults", "major_faults", "read", "wr
 """Resource-usage columns of attempts, as in `host.usage.Usage`; 0 where not measured."""
 _USAGE_COLUMNS = [f"{name} INTEGER DEFAULT 0" for name in USAGE]
 _USAGE = ", ".join(["", *_USAGE_COLUMNS])  # as SQLite writes the columns that are added to an existing table
+_RERUN_AT = "rerun_at REAL DEFAULT 0"
+_ADDED_COLUMNS = {"runs": _USAGE_COLUMNS, "past_attempts": [*_USAGE_COLUMNS, _RERUN_AT]}
+"""Columns that registries of earlier versions lack, by table; SQLite writes added columns in this order."""
 PAST_ATTEMPTS = f"""
 CREATE TABLE IF NOT EXISTS past_attempts (
     number INTEGER PRIMARY KEY,
@@ -65,7 +69,7 @@ CREATE TABLE IF NOT EXISTS past_attempts (
     exit_code INTEGER,
     granted BLOB,
     message TEXT
-{_USAGE});
+{_USAGE}, {_RERUN_AT});
 CREATE INDEX IF NOT EXISTS past_attempts_by_place ON past_attempts (place, attempt);"""
 HOLDS = "CREATE TABLE IF NOT EXISTS holds (place INTEGER PRIMARY KEY, since REAL);"
 TABLES = f"""
@@ -196,10 +200,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
     """Check the format, and add the tables and columns that registries of earlier 1.0 versions lack."""
     check_format(connection, path)
-    lacking = _tables_without_usage(connection)
+    lacking = _missing_columns(connection)
     views = "".join(f"DROP VIEW IF EXISTS temp.{table};" for table in lacking)
     columns = "".join(
-        f"ALTER TABLE main.{table} ADD COLUMN {column};" for table in lacking for column in _USAGE_COLUMNS
+        f"ALTER TABLE main.{table} ADD COLUMN {column};" for table, missing in lacking.items() for column in missing
     )
     tables = f"{ENDS} {PAST_ATTEMPTS} {HOLDS}"
     connection.executescript(f"{views} BEGIN; {columns} {tables} PRAGMA user_version={FORMAT}; COMMIT;")
@@ -207,23 +211,27 @@ def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
 
 def complete_columns(connection: sqlite3.Connection) -> None:
     """Let queries find the columns that registries of earlier versions lack, without a change of the file."""
-    for table in _tables_without_usage(connection):
-        zeros = ", ".join(f"0 AS {name}" for name in USAGE)
+    for table, missing in _missing_columns(connection).items():
+        zeros = ", ".join(f"0 AS {column.split()[0]}" for column in missing)
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS {table} AS SELECT *, {zeros} FROM main.{table}")
 
 
-def _tables_without_usage(connection: sqlite3.Connection) -> list[str]:
-    columns = {
-        table: [name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})")]
-        for table in ("runs", "past_attempts")
-    }
-    return [table for table, names in columns.items() if names and USAGE[0] not in names]
+def _missing_columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Definitions of the columns that a registry of an earlier version lacks, by table."""
+    found = {}
+    for table, added in _ADDED_COLUMNS.items():
+        names = {name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})")}
+        missing = [column for column in added if column.split()[0] not in names]
+        if names and missing:
+            found[table] = missing
+    return found
 
 
-def earlier_tables() -> str:
-    """The tables as earlier formats have them."""
-    return TABLES.replace(_USAGE, "")
+def earlier_tables() -> tuple[str, str]:
+    """The tables as earlier versions have them: without the times of reruns, and also without resource usage."""
+    without_reruns = TABLES.replace(f", {_RERUN_AT}", "")
+    return without_reruns, without_reruns.replace(_USAGE, "")
 
 
 def tables_of(connection: sqlite3.Connection) -> list[tuple[str, str, str | None]]:

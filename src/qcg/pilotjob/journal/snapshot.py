@@ -129,11 +129,12 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         create_tables(expected)
         known = set(tables_of(expected))
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as earlier:
-        earlier.executescript(earlier_tables())
-        known.update(tables_of(earlier))
-        if not set(tables_of(connection)) <= known:
-            raise JournalError(f"{path} is no registry of this version: its tables are others; its owner can read it.")
+    for tables in earlier_tables():
+        with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as earlier:
+            earlier.executescript(tables)
+            known.update(tables_of(earlier))
+    if not set(tables_of(connection)) <= known:
+        raise JournalError(f"{path} is no registry of this version: its tables are others; its owner can read it.")
 
 
 def _decode(text: bytes) -> str:

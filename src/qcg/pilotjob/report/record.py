@@ -69,7 +69,11 @@ class JobEnd(Struct, frozen=True, gc=False):
         steps = [(QUEUED, self.submitted)]
         for attempt in self.earlier:
             begun = [(SCHEDULED, attempt.scheduled or 0.0), (EXECUTING, attempt.started or 0.0)]
-            steps += [*begun, (QUEUED, attempt.ended or 0.0)]
+            ended = attempt.ended or 0.0
+            if attempt.rerun_at is None:
+                steps += [*begun, (QUEUED, ended)]
+            else:
+                steps += [*begun, (attempt.state, ended), (QUEUED, attempt.rerun_at)]
         steps += [(SCHEDULED, self.scheduled), (EXECUTING, self.started)]
         if self.state.is_final:
             steps.append((self.state, self.ended))
