@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from qcg.pilotjob.report.run_summary import Group, History, NodeSummary
 from qcg.pilotjob.top.bars import graph, resample, shares, state_bar
 from qcg.pilotjob.top.model import Look, Resized, Size
-from qcg.pilotjob.top.text import cut, percent, span, stopwatch, wrapped
+from qcg.pilotjob.top.text import clock, cut, percent, span, stopwatch, wrapped
 from qcg.pilotjob.watch.source import JobLine
 from tests.support.hostile_texts import HARMLESS, HOSTILE, harm_in
 from tests.support.memory_run import NOW, MemoryRun, summary_of
@@ -116,6 +116,16 @@ def test_a_run_without_manager_is_distinguished_from_an_ended_run():
     run.change(ended=NOW)
     assert "○ ended" in Driver(run).text
     assert "ended at" in Driver(run).text
+
+
+def test_a_rerun_is_distinguished_from_a_retry():
+    run = sample_run()
+    attempts = run.attempts["case_0413"]
+    run.attempts["case_0413"] = tuple(replace(one, rerun_at=NOW) if one.number == 2 else one for one in attempts)
+    run.lines = [line for line in run.lines if line.name == "case_0413"]
+    text = Driver(run, LARGE).press("2", "enter").text
+    assert text.count("repeated: exit") == 1
+    assert text.count(f"run again at {clock(NOW, NOW)}") == 1
 
 
 def test_a_stalled_registry_is_shown():

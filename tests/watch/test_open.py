@@ -13,6 +13,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.watch import first_summary
 from qcg.pilotjob.watch.open import FollowedRun, NoRun, open_run
 from qcg.pilotjob.watch.source import ActionRefused, JobQuery
+from tests.support import pilot
 from tests.support.pilot import job, run_requests, start, write_requests
 from tests.support.serving import Served
 from tests.support.waiting import wait_for
@@ -128,5 +129,23 @@ def test_earlier_attempts_are_listed_with_their_causes(tmp_path: Path):
         assert details is not None
         assert [(one.number, one.cause, one.exit_code) for one in details.attempts] == [(1, "exit", 5), (2, "", 0)]
         assert details.line.attempts == 2
+    finally:
+        run.close()
+
+
+def test_only_an_attempt_before_a_rerun_has_the_time_of_a_rerun(tmp_path: Path):
+    tmp_path.chmod(0o700)
+    run_requests(tmp_path, job("bad", "sh", "-c", "exit 5", retry=1))
+    pilot.run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
+    run = open_run(tmp_path)
+    try:
+        details = run.job("bad")
+        assert details is not None
+        retried, rerun, first, last = details.attempts
+        assert (retried.rerun_at, first.rerun_at, last.rerun_at) == (None, None, None)
+        assert rerun.ended is not None
+        assert rerun.rerun_at is not None
+        assert first.scheduled is not None
+        assert rerun.ended < rerun.rerun_at <= first.scheduled
     finally:
         run.close()

@@ -156,13 +156,16 @@ def _site(run_dir: Path, registry: RegistryReader) -> Site:
 
 def _attempts(connection: sqlite3.Connection, found: FoundJob) -> list[AttemptLine]:
     past = queries.past_attempts_of(connection, found.record.seq, found.position)
-    lines = [_attempt_line(number, record.state.name, record, record.cause) for number, record in enumerate(past, 1)]
+    lines = [
+        _attempt_line(number, record.state.name, record, record.cause, record.rerun_at)
+        for number, record in enumerate(past, 1)
+    ]
     if found.attempt is not None and found.attempt.grant is not None:
         lines.append(_attempt_line(len(lines) + 1, found.attempt.state.name, found.attempt, ""))
     return lines
 
 
-def _attempt_line(number: int, state: str, record: Any, cause: str) -> AttemptLine:
+def _attempt_line(number: int, state: str, record: Any, cause: str, rerun_at: float | None = None) -> AttemptLine:
     seconds = record.ended - record.started if record.started and record.ended else None
     usage: Usage | None = record.usage
     return AttemptLine(
@@ -180,6 +183,7 @@ def _attempt_line(number: int, state: str, record: Any, cause: str) -> AttemptLi
         peak_memory(usage),
         0 if usage is None else usage.read,
         0 if usage is None else usage.written,
+        rerun_at,
     )
 
 

@@ -73,6 +73,8 @@ class AttemptLine(Struct, frozen=True):
     max_memory: int = 0
     read: int = 0
     written: int = 0
+    rerun_at: float | None = None
+    """When the job was run again after it; None for a retry."""
 
 
 class Dependency(Struct, frozen=True):

@@ -190,7 +190,7 @@ function attemptRow(attempt) {
     bytes(attempt.max_memory),
     bytes(attempt.read),
     bytes(attempt.written),
-    attempt.cause || "–",
+    attempt.rerun_at ? `run again at ${clock(attempt.rerun_at, live.summary.at)}` : attempt.cause || "–",
   ];
   const row = h("tr", {}, cells.map((cell, index) => h("td", { "data-label": HEAD[index] }, cell)));
   // Its own columns say which attempt it is and how it exited.

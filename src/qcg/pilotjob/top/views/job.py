@@ -137,6 +137,8 @@ def _attempts(attempts: tuple[AttemptLine, ...], now: float, width: int, look: L
         state.stylize(style_of(attempt.state))
         row = Text.assemble(f"{attempt.number:>3}  ", state, figures, "  ")
         cause = f"repeated: {attempt.cause}" if attempt.cause else ""
+        if attempt.rerun_at is not None:
+            cause = f"run again at {clock(attempt.rerun_at, now)}"
         why = "  ".join(text for text in (attempt.grant, attempt.message, cause) if text)
         if narrow:
             lines.append(row)
