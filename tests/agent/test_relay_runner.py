@@ -27,6 +27,7 @@ from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from tests.host import (
     test_host_files,
+    test_host_finish,
     test_host_jobs,
     test_host_lanes,
     test_host_output,
@@ -113,7 +114,7 @@ class Stubborn(WithARelay, test_host_jobs.Stubborn): ...
 class ShortGrace(WithARelay, test_host_jobs.ShortGrace): ...
 
 
-class Finish(WithARelay, test_host_jobs.Finish): ...
+class Finish(WithARelay, test_host_finish.Finish): ...
 
 
 class AfterACrash(WithARelay, test_host_jobs.AfterACrash): ...

@@ -18,6 +18,17 @@ from qcg.pilotjob.host.records import Ended, Launch
 TIMEOUT = 60.0
 SHELL = "/bin/sh"
 
+# A shell, its child, and a grandchild that left the session with its parent dead: one job's tree.
+TREE = """
+echo $$ >> pids
+sleep 1000 & echo $! >> pids
+sh -c 'sleep 1000 & echo $! >> pids; wait' &
+(setsid sh -c 'echo $$ >> pids; exec sleep 1000' &)
+until test "$(wc -l < pids)" = 4; do :; done
+touch ready
+wait
+"""
+
 
 def wait_for(predicate, what):
     """The first true value of `predicate`: for changes made by another process."""

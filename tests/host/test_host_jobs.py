@@ -12,18 +12,7 @@ from qcg.pilotjob.host import process_tree, spawn
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Started
-from tests.host.driver import SHELL, HostTest, alive, python, wait_for
-
-# A shell, its child, and a grandchild that left the session with its parent dead: one job's tree.
-TREE = """
-echo $$ >> pids
-sleep 1000 & echo $! >> pids
-sh -c 'sleep 1000 & echo $! >> pids; wait' &
-(setsid sh -c 'echo $$ >> pids; exec sleep 1000' &)
-until test "$(wc -l < pids)" = 4; do :; done
-touch ready
-wait
-"""
+from tests.host.driver import SHELL, TREE, HostTest, alive, python, wait_for
 
 # 64 processes, each in a session of its own, most with dead parents, none listening to SIGTERM.
 FORKING = """
@@ -365,32 +354,6 @@ class ShortGrace(HostTest):
         self.host.due(time.monotonic() + 20.0)
         self.host.kill(["a"])
         assert self.ended("a").reason == "timeout"
-
-
-class Finish(HostTest):
-    def test_finish_ends_all_jobs_and_records_each_end(self):
-        pids = self.start_shell("a", TREE)
-        self.host.start([self.launch("queued", "true")])
-        self.host.finish(10.0, "lost", "The agent was told to end.")
-        self.until(lambda: not self.host.busy, "the end of everything")
-        self.records.extend(self.host.take_records())
-        self.assert_gone(pids)
-        assert {self.find_ended(id).reason for id in ("a", "queued")} == {"lost"}
-        assert self.find_ended("a").message == "The agent was told to end."
-        assert self.find_ended("queued").pid == 0
-
-    def test_finish_starts_no_queued_job(self):
-        self.host.finish(1.0)
-        assert self.run_job("touch", "ran").reason == "cancel"
-        assert not os.path.exists(self.path("ran"))
-
-    def test_a_second_finish_can_be_faster(self):
-        pids = self.start_shell("a", "trap '' TERM; echo $$ > pids; touch ready; while :; do sleep 0.01; done")
-        self.host.finish(1000.0)
-        self.turn(0.0)
-        assert alive(pids[0])
-        self.host.finish(0.0)
-        assert self.ended("a").exit_code == -signal.SIGKILL
 
 
 class AfterACrash(HostTest):

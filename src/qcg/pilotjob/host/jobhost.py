@@ -380,6 +380,8 @@ class JobHost:
         self._offered.take_back(self._lanes.lane_of(job.id))
         job.exit_code = exit_code
         if job.id in self._terminations:
+            if job.reason == EndReason.CLOSED and self._terminations.has_succeeded_before(job.id, exit_code):
+                job.reason, job.message = EndReason.EXIT, ""
             self._terminations.step_soon()
         elif self._verdict_delay and termination.may_be_killed_from_outside(exit_code, job.start):
             self._undecided.append((time.monotonic() + self._verdict_delay, job))

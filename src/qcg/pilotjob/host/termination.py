@@ -45,6 +45,13 @@ class Termination:
         """Members seen so far. They stay members when their parent is gone."""
         self.has_ranks = False
         """Some members were started by launchers, or could have been."""
+        self._interrupted = False
+        """A member was signalled while the first process was still running."""
+
+    def has_succeeded_before(self, exit_code: int) -> bool:
+        """Whether the job has succeeded by itself before any signal. A failure may be the answer to a signal that a
+        batch system has sent, and the success of a launcher to the end of its processes on other nodes."""
+        return exit_code == 0 and not self._interrupted and len(self._start.grant) <= 1
 
     def members(self, snapshot: process_tree.Snapshot) -> Dict[int, process_tree.Process]:
         roots = snapshot.same(list(self.known.values())) + snapshot.marked(self._start.marker)
@@ -68,6 +75,10 @@ class Termination:
         launchers = process_tree.launchers(members.values())
         self.has_ranks = self.has_ranks or len(launchers) < len(members)
         signalled = (self.known.keys() & members.keys()) - launchers
+        if members and not self._interrupted:
+            # Not from the snapshot: by now the process may have ended.
+            first = process_tree.read_process(self._start.pid)
+            self._interrupted = first is not None and is_first_process(first, self._start) and not first.dead
         # Parents first: a shell that saw its child die before its own signal would continue with the next command.
         for process in sorted(members.values(), key=lambda process: (process.start_ticks, process.pid)):
             known = self.known.get(process.pid)
@@ -129,6 +140,10 @@ class Terminations:
 
     def __contains__(self, key: str) -> bool:
         return key in self._terminations
+
+    def has_succeeded_before(self, key: str, exit_code: int) -> bool:
+        """Whether a job has succeeded by itself before any signal of its termination."""
+        return self._terminations[key].has_succeeded_before(exit_code)
 
     def begin(self, key: str, termination: Termination) -> None:
         self._terminations[key] = termination
