@@ -105,18 +105,45 @@ def test_finish_treats_an_attempt_that_has_not_started_as_a_waiting_job() -> Non
     assert driver.end("a", reason="closed", exit_code=-1)[-1] == "a QUEUED"
 
 
-def test_a_crash_in_the_middle_of_a_shutdown_loses_no_decision() -> None:
-    """The next manager ends the same attempts, with the same result."""
-    for end_manager, message, final in (
-        (CoreDriver.suspend, "stop a: closed", "a QUEUED"),
-        (CoreDriver.finish, "kill a", "a CANCELED"),
+def test_a_crash_in_the_middle_of_a_shutdown_loses_no_cancel() -> None:
+    """The next manager cancels the same attempts. The host may have got the order to end the others, or not."""
+    for end_manager, effects, final in (
+        (CoreDriver.suspend, [], "a QUEUED"),
+        (CoreDriver.finish, ["kill a", "kill it:0"], "a CANCELED"),
     ):
         driver = busy()
         end_manager(driver)
         resumed = next_manager(driver, 2)
         live = [driver.running("a"), driver.running("it:0")]
-        assert message in resumed.report("n1", live=live)
+        assert resumed.report("n1", live=live) == effects
         assert final in resumed.end("a", exit_code=-15, reason="closed")
+
+
+def test_an_attempt_that_no_order_to_end_has_reached_continues_with_the_next_manager() -> None:
+    driver = busy()
+    driver.suspend()
+    resumed = next_manager(driver, 2)
+    assert resumed.report("n1", live=[driver.running("a"), driver.running("it:0")]) == []
+    assert resumed.end("a") == ["a SUCCEED"]
+    assert resumed.end("it:0", exit_code=3) == ["it:0 FAILED: exit code 3"], "no manager has signalled it"
+
+
+def test_an_attempt_that_continues_is_stopped_when_the_next_manager_ends() -> None:
+    driver = busy()
+    driver.suspend()
+    resumed = next_manager(driver, 2)
+    live = [driver.running("a"), driver.running("it:0")]
+    resumed.report("n1", live=live)
+    assert resumed.suspend() == ["stop a: closed", "stop it:0: closed"]
+    assert resumed.report("n1", live=live) == ["stop a: closed", "stop it:0: closed"]
+
+
+def test_an_attempt_on_a_core_that_has_left_the_run_does_not_continue() -> None:
+    driver = busy()
+    driver.suspend()
+    resumed = next_manager(driver, 1)
+    assert resumed.report("n1", live=[driver.running("a"), driver.running("it:0")]) == ["stop it:0: closed"]
+    assert "it:0 QUEUED" in resumed.end("it:0", exit_code=-15, reason="closed")
 
 
 def test_a_lost_agent_changes_nothing_about_the_decision() -> None:

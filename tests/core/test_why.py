@@ -343,6 +343,9 @@ def test_a_stopped_attempt_is_explained_as_to_be_repeated():
     driver.suspend()
     reason = why_under_way(driver.attempt("a"), "noon")
     assert (reason.kind, reason.sentence) == ("stopping", "it is being stopped on n1[0:1], and will be started again")
+    driver.start("a")
+    reason = why_under_way(driver.attempt("a"), "noon", silent={"n1": "10:00"})
+    assert reason.kind == "running", "the order to stop has not reached its host"
 
 
 def test_an_attempt_in_cleanup_names_the_nodes_it_waits_for():

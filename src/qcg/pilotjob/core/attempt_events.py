@@ -99,10 +99,13 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running) -> None:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
         core.effects.append(Kill(attempt))
-    elif attempt.stopped:
+    elif attempt.stopped and (core.suspended or attempt in core.orphaned):
         core.effects.append(Stop(attempt, EndReason.CLOSED, STOPPED))
     elif attempt in core.orphaned and attempt.started:
         core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
+    else:
+        # An earlier manager wanted to end it with itself, and could not. Otherwise its host is ending it already.
+        attempt.stopped = False
     if attempt.lane is not None:
         # An earlier retract may not have reached the host.
         attempt.lane.retracted = False

@@ -364,7 +364,7 @@ def why_under_way(
         waiting = sorted(cleanup.pending)
         text = f"it has ended on a part of {allocation}, and the end on other nodes is awaited: {', '.join(waiting)}"
         return Reason("leaving", text, {**details, "awaited": waiting})
-    if attempt.stopped and not attempt.killed:
+    if attempt.stopped and not attempt.killed and not silent:
         return Reason("stopping", f"it is being stopped on {allocation}, and will be started again", details)
     if attempt.killed:
         return Reason("canceling", f"it is being killed on {allocation}", details)
