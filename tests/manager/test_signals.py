@@ -30,8 +30,11 @@ class Watched:
         engine: Any = SimpleNamespace(
             notice=self.notices.append,
             commits=SimpleNamespace(try_to_commit=lambda: None, stalled=False),
-            state=SimpleNamespace(unfinished=20, unfinished_iterations=70, executing=4),
+            state=SimpleNamespace(
+                unfinished=20, unfinished_iterations=70, executing=4, attempts={}, unreachable_since={}
+            ),
         )
+        self.state = engine.state
         sequence: Any = SimpleNamespace(waits_for_disk=False)
         deadline: Any = SimpleNamespace(end_now=self.end_of_allocation.append)
         self.early = EarlySignals()
@@ -62,6 +65,23 @@ def test_the_first_signal_requests_a_shutdown_with_a_grace_period(number: signal
         (notice,) = watched.notices
         running = "4 running attempts have 5 s to end (the next signal kills them)"
         assert notice == f"{number.name}: stopping. {running}; 20 jobs with 70 iterations are left for --resume"
+
+    within(test)
+
+
+def test_a_second_signal_names_the_hosts_whose_jobs_it_cannot_kill():
+    def test() -> None:
+        watched = Watched()
+        for node in ("n1", "wizard"):
+            grant = SimpleNamespace(parts=[SimpleNamespace(node=node)])
+            watched.state.attempts[node] = SimpleNamespace(grant=grant)
+        watched.gets(INT, INT)
+        watched.state.unreachable_since.update(wizard=1.0, unused=1.0)
+        watched.gets(INT)
+        assert watched.notices[1:] == [
+            "SIGINT: running jobs are killed at once",
+            "SIGINT: running jobs are killed at once, except on wizard, which is unreachable",
+        ]
 
     within(test)
 

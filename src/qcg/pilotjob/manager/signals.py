@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.common.wording import list_names, pluralize
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
@@ -98,7 +98,7 @@ class SignalWatch:
         self._engine.commits.try_to_commit()  # the disk may be full, and nothing was written since
         cannot_write = self._engine.commits.stalled or self._sequence.waits_for_disk
         if is_repeated:
-            return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
+            return "the run is left as it is, to be resumed" if cannot_write else self._killed_at_once()
         jobs = self._jobs_left()
         if cannot_write:
             return (
@@ -111,6 +111,15 @@ class SignalWatch:
         running = pluralize(attempts, "running attempt has", "running attempts have")
         them = "it" if attempts == 1 else "them"
         return f"stopping. {running} {KILL_GRACE:g} s to end (the next signal kills {them}); {jobs}"
+
+    def _killed_at_once(self) -> str:
+        state = self._engine.state
+        used = {part.node for attempt in state.attempts.values() for part in attempt.grant.parts}
+        away = sorted(used & state.unreachable_since.keys())
+        if not away:
+            return "running jobs are killed at once"
+        are = "are" if len(away) > 1 else "is"
+        return f"running jobs are killed at once, except on {list_names(away)}, which {are} unreachable"
 
     def _jobs_left(self) -> str:
         state = self._engine.state

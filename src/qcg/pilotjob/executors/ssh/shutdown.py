@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,8 @@ from qcg.pilotjob.executors.ssh.transport import RemoteError
 
 LAST_RECORDS = 10.0
 """Seconds in addition to the grace period for the last attempts to end."""
+HURRIED_RECORDS = 2.0
+"""Seconds for the last attempts to end once they are killed at once."""
 LAST_ACKS = 2.0
 TIDY_PATIENCE = 10.0
 
@@ -55,10 +58,14 @@ class HostShutdown:
         self._reason = ""
         """Why the attempts end; empty before the shutdown."""
         self._hurries = False
+        self._give_up_at = 0.0
+        """The monotonic time at which the records of the last attempts are not awaited any longer."""
 
     def hurry(self) -> None:
-        """Kill attempts at once, and wait for no copies of files. Before the shutdown: as soon as it begins."""
+        """Kill attempts at once, and wait neither for a connection nor for copies of files. Before the shutdown: as
+        soon as it begins."""
         self._hurries = True
+        self._give_up_at = min(self._give_up_at, time.monotonic() + HURRIED_RECORDS)
         if self._reason and self._exchange.attempts.may_run:
             self._kill(0.0)
         self._exchange.changed.set()
@@ -71,8 +78,8 @@ class HostShutdown:
         unsent = [never_started(id, reason, "") for id in exchange.attempts.give_back()]
         if unsent:
             exchange.flow.report(unsent)
-        with suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(self._end_attempts(grace), grace + LAST_RECORDS)
+        self._give_up_at = time.monotonic() + (HURRIED_RECORDS if self._hurries else grace + LAST_RECORDS)
+        await self._end_attempts(grace)
         if exchange.attempts.may_run or exchange.flow.is_holding:
             self._report_remaining()
         elif (connection := self._link.connection) is not None:
@@ -89,15 +96,23 @@ class HostShutdown:
         exchange.wake.set()
         self._link.retry_now()
         if exchange.attempts.may_run:
-            while self._link.connection is None:
+            while self._link.connection is None and self._is_patient:
                 await self._wait_for_change()
-            self._kill(0.0 if self._hurries else grace)
-        while exchange.attempts.may_run:
+            if self._link.connection is not None:
+                self._kill(0.0 if self._hurries else grace)
+        while exchange.attempts.may_run and self._is_patient:
             exchange.polls.ask()
             exchange.wake.set()
             await self._wait_for_change()
-        while not self._hurries and (exchange.flow.is_holding or self._copies_files):
+        while not self._hurries and (exchange.flow.is_holding or self._copies_files) and self._is_patient:
             await self._wait_for_change()
+
+    @property
+    def _is_patient(self) -> bool:
+        """Whether the records of the last attempts are still awaited."""
+        if self._hurries and self._link.connection is None:
+            return False
+        return time.monotonic() < self._give_up_at
 
     def _kill(self, grace: float) -> None:
         self._link.order_now(kill_request(self._exchange.attempts.may_run, self._reason, "", grace))
@@ -144,5 +159,7 @@ class HostShutdown:
 
     async def _wait_for_change(self) -> None:
         self._exchange.changed.clear()
+        remaining = self._give_up_at - time.monotonic()
+        pause = remaining if 0.0 < remaining < 1.0 else 1.0
         with suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(self._exchange.changed.wait(), 1.0)
+            await asyncio.wait_for(self._exchange.changed.wait(), pause)
