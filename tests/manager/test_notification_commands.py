@@ -135,6 +135,12 @@ def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(
         wait_for(lambda pid=pid: not is_alive(pid), what=name)  # type: ignore[misc]
 
 
+def test_earlier_notifications_and_the_last_one_share_the_patience(tmp_path: Path):
+    began = time.monotonic()
+    deliver(["sleep 1000"], tmp_path, *messages("a"), last=HELLO, patience=4.0)
+    assert time.monotonic() - began < 5.5, "they took 6 s when the last one had all of it"
+
+
 def test_the_event_loop_does_not_wait(tmp_path: Path):
     async def is_not_delivered_yet() -> None:
         assert not (tmp_path / "done").exists()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -72,13 +73,14 @@ class NotificationCommands:
     async def finish(self, last: Message | None, patience: float, hurry: asyncio.Event) -> None:
         """Run all commands for the last time, and wait for them `patience` seconds at most, or until `hurry` is set.
         Earlier notifications have half of that."""
+        deadline = time.monotonic() + patience
         try:
             if not await self._delivered(hurry, patience / 2):
                 self._waiting.clear()
                 self._kill()
             if last is not None and not hurry.is_set():
                 self.send(last)
-            if not await self._delivered(hurry, patience):
+            if not await self._delivered(hurry, deadline - time.monotonic()):
                 log.warning("the manager ends, and does not wait any longer for the command of --notify")
         finally:
             self.abandon()

@@ -37,6 +37,10 @@ END_PATIENCE = 30.0
 SHORT_END_PATIENCE = 5.0
 """Seconds that the commands have at the end of the manager if its time is over: the batch system may end it."""
 
+SHOWN_AFTER = 1.0
+"""Seconds of waiting at the end of the manager after which a notice says so."""
+WAITING = "waiting for the command of --notify; Ctrl-C ends that"
+
 
 class RunNotifications(RunObserver):
     """Made when the jobs of earlier managers are restored, and before anything is started."""
@@ -87,7 +91,11 @@ class RunNotifications(RunObserver):
         cause = result.end.cause
         goes_on = followed and cause is not Cause.FAILURES and bool(result.jobs_left or result.requests_left)
         last = self._message(_end_of(result)) if self._rules.on.end and not goes_on else None
-        await self._commands.finish(last, SHORT_END_PATIENCE if cause is Cause.TIME else END_PATIENCE, hurry)
+        showing = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._engine.notice, WAITING)
+        try:
+            await self._commands.finish(last, SHORT_END_PATIENCE if cause is Cause.TIME else END_PATIENCE, hurry)
+        finally:
+            showing.cancel()
 
     def abandon(self) -> None:
         """Wait for no command any more."""
