@@ -72,6 +72,8 @@ def test_output_is_shown_by_job_stream_and_line(tmp_path: Path):
     several = pm(tmp_path, "logs", "-e", "sim:*").stdout
     assert several == "==> sim:0: stderr <==\nwrong 0\n==> sim:1: stderr <==\nwrong 1\n"
     assert "quiet has no output on its stdout\n" in pm(tmp_path, "logs", "quiet").stderr
+    ways = "name one of them, such as sim:0, or all with 'sim:*'. --export DIR writes"
+    assert ways in pm(tmp_path, "logs", "sim").stderr
     streams = run_dir(tmp_path) / "streams"
     assert f"sim:1 FAILED: exit code 1; the end of stderr of sim.1 in {streams}:\n    wrong 1\n" in result.done.stdout
     assert f"the end of stderr of sim.1 in {streams}:\n    wrong 1\n" in pm(tmp_path, "why", "sim:1").stdout

@@ -37,7 +37,10 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     info = entry["data"]
     if "iterations" in info:
         first = info["iterations"]["start"]
-        raise Denial(f"job {name!r} has iterations, each with its own files; name one of them, such as {name}:{first}")
+        raise Denial(
+            f"job {name!r} has iterations; name one of them, such as {name}:{first}, or all with '{name}:*'."
+            " --export DIR writes output that was collected in streams to files"
+        )
     runtime = info.get("runtime")
     if runtime is None:
         sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
