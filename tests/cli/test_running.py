@@ -83,7 +83,7 @@ def test_on_a_terminal_there_is_a_live_line(tmp_path: Path):
     counts = "1 of 2 jobs done, 5 of 7 iterations done, 1 running, 1 failed, 1 of 1 cores busy"
     live = rf"█+▓+░+  75 % {counts}, [0-9.]+ ends/(s|min), (about [0-9]|[0-9]+ .+ to [0-9]|less than 1 s).* left"
     line = [sys.executable, *COMMANDS["qcg-pm"], "run", str(requests), "--wd", str(tmp_path), "--nodes", "1"]
-    with PseudoTerminal(line, (160, 24)) as terminal:
+    with PseudoTerminal(line, (240, 24)) as terminal:
         terminal.wait_until(re.compile(live).search, "the live line")
         (tmp_path / "go").touch()
         assert terminal.wait_for_exit() == 1
