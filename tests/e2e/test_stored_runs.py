@@ -42,8 +42,10 @@ class StoredRun:
         self.wd = wd
         self.run_dir = wd / f".qcgpjm-service-{name}"
         with tarfile.open(STORED_RUNS / f"{name}.tar.xz") as archive:
-            # Python 3.11.2 of Debian has no filters yet.
-            archive.extractall(wd, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(wd, filter="data")
+            else:  # Python 3.11.2 of Debian has no filters yet
+                archive.extractall(wd)
         self.run_dir.chmod(0o700)
         for path in (self.run_dir / "contact.json", self.run_dir / "agent-local.json"):
             if path.exists():
