@@ -18,7 +18,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.interfaces.dispatch import answer
-from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests
+from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests, shortened
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import (
@@ -326,3 +326,11 @@ def test_files_that_all_iterations_write_to_are_warned_about_in_the_reply(tmp_pa
             assert notices[-1] == f"Warning: {reply['warnings'][0]}"
 
     run(tmp_path, test)
+
+
+def test_an_answer_with_many_jobs_is_logged_with_the_first_names():
+    names = [f"job{number}" for number in range(200)]
+    many = {"code": 0, "data": {"submitted": 200, "jobs": names}}
+    assert shortened(many) == {"code": 0, "data": {"submitted": 200, "jobs": [*names[:10], "…"]}}
+    few = {"code": 0, "data": {"submitted": 10, "jobs": names[:10]}}
+    assert shortened(few) == few

@@ -8,6 +8,7 @@ import logging
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,9 @@ from qcg.pilotjob.manager.ports import FileProgress
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
+
+MOST_LOGGED = 10
+"""Names of jobs of one answer that are logged."""
 
 _STANDARD_INPUT = Path("-")
 
@@ -100,6 +104,17 @@ def _digest(path: Path) -> str:
     return found.hexdigest()
 
 
+def shortened(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer for the log: of a long list of jobs only the first names. Their number is in it, too."""
+    data = answer.get("data")
+    if not isinstance(data, dict):
+        return answer
+    jobs = data.get("jobs")
+    if not isinstance(jobs, list) or len(jobs) <= MOST_LOGGED:
+        return answer
+    return {**answer, "data": {**data, "jobs": [*jobs[:MOST_LOGGED], "…"]}}
+
+
 async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FileProgress:
     """Carry out the requests that earlier managers have not, until a shutdown is requested."""
     journal = manager.engine.journal
@@ -119,7 +134,7 @@ async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FilePro
             errors += 1
             journal.set_metadata(FILE_REQUESTS_REFUSED, errors)
         manager.engine.commits.try_to_commit()
-        text = msgspec.json.encode(reply.to_dict()).decode()
+        text = msgspec.json.encode(shortened(reply.to_dict())).decode()
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
             refusals.append(reply.message or "")
