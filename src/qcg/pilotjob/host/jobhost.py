@@ -6,13 +6,12 @@ Its driver has the loop, and makes these calls in each turn, in this order:
 2. `turn`, which starts jobs in the lanes that are free by now;
 3. `take_records`, or the ledger's `flush` while the records can wait.
 
-`sync_ledger` waits for the disk, so it is best called last. With a lane runner it precedes `turn`: when it compacts the
-ledger, it takes all lanes back, and `turn` offers them again. Then the driver waits until `next_deadline` or `sync_due`
-of the ledger; not at all when `turn` has returned True.
+`sync_ledger` waits for the disk, so it is best called last. With a lane runner it precedes `turn`, which offers the
+lanes again that a compaction has taken back. Then the driver waits until `next_deadline` or `sync_due` of the ledger;
+not at all when `turn` has returned True.
 
-No call waits for a job to end. Most wait for file systems: records are written, starts make directories, and calls that
-reap children or take lanes back wait for starts of the lane runner that are under way. Only `cut_off` and
-`set_start_deadline` never wait, so that the thread of a fence can use them.
+No call waits for a job to end. Most wait for file systems and for starts of the lane runner that are under way. Only
+`cut_off` and `set_start_deadline` never wait, so that the thread of a fence can use them.
 """
 
 import math
