@@ -96,6 +96,11 @@ def test_gpus_rates_and_the_expected_end_are_those_of_equal_jobs_that_wait(
         assert found.at - 1 < found.estimate.earliest <= found.estimate.at <= found.estimate.latest
         assert found.at < found.estimate.latest
         assert found.estimate.basis == "from the durations of 4 attempts that succeeded"
+        # An attempt that runs much longer than the others has not held its core in vain.
+        wait_for(lambda: summary(service).at > found.at + 1.5, what="a second and a half")
+        late = summary(service)
+        assert late.estimate is not None
+        assert late.estimate.at - late.at < 60
         (service.wd / "go").touch()
         service.wait("equal", "SUCCEED")
         over = summary(service)

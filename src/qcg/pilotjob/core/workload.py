@@ -39,23 +39,26 @@ class Load(NamedTuple):
     """Seconds that all running attempts together are expected to run on."""
     longest: float = 0.0
     """The longest remaining time of one attempt, in seconds."""
+    elapsed: float = 0.0
+    """Seconds that all running attempts together have run so far."""
 
 
 class _Running:
     """Attempts with one request that run."""
 
-    __slots__ = ("line", "longest", "number", "remaining")
+    __slots__ = ("elapsed", "line", "longest", "number", "remaining")
 
     def __init__(self, line: QueueLine) -> None:
         self.line = line
         self.number = 0
-        self.remaining = self.longest = 0.0
+        self.remaining = self.longest = self.elapsed = 0.0
 
     def add(self, elapsed: float, durations: Durations) -> None:
         # An attempt far beyond the average is unlike the ended ones: it is expected to take as long again beyond it.
         left = max(abs(durations.mean - elapsed), 0.1 * elapsed)
         self.number += 1
         self.remaining += left
+        self.elapsed += elapsed
         self.longest = max(self.longest, left)
 
 
@@ -82,7 +85,9 @@ def workload(core: CoreState, in_lines: list[tuple[QueueLine, int]], now: float)
             durations.succeeded,
         )
         if runs is not None:
-            load = load._replace(running=runs.number, remaining=runs.remaining, longest=runs.longest)
+            load = load._replace(
+                running=runs.number, remaining=runs.remaining, longest=runs.longest, elapsed=runs.elapsed
+            )
         loads.append(load)
     for request, durations in islice(core.queue.durations.items(), MOST_WITHOUT_WORK):
         if request not in lines and durations.succeeded:
@@ -105,6 +110,7 @@ def _running(core: CoreState, now: float) -> dict[ResourceRequest, _Running]:
     for runs in found.values():
         runs.number = round(runs.number * scale)
         runs.remaining *= scale
+        runs.elapsed *= scale
     return found
 
 
