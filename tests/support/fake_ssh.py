@@ -29,6 +29,9 @@ if [ -n "$operation" ]; then [ -e "$root/open" ]; exit; fi
 if [ -e "$root/down" ] || [ -e "$root/down.$address" ]; then
   echo "ssh: connect to host $address port 22: Connection refused" >&2; exit 255
 fi
+for busy in "$root"/busy.*; do
+  if [ -e "$busy" ]; then rm "$busy"; echo "mux_client_request_session: session request failed" >&2; exit 255; fi
+done
 if [ -e "$root/refuses" ] && [[ "$*" == *$(cat "$root/refuses")* ]]; then
   echo "qcg-pm gate: refused: this command is not admitted" >&2; exit 126
 fi
@@ -88,6 +91,11 @@ class FakeSsh:
     def refuse(self, sub_command: str) -> None:
         """Refuse a sub-command, as a gate does."""
         (self.root / "refuses").write_text(sub_command)
+
+    def refuse_sessions(self, number: int) -> None:
+        """Refuse the next sessions, as a shared connection does that has as many as the host admits."""
+        for one in range(number):
+            (self.root / f"busy.{one}").touch()
 
     def open_connection(self) -> None:
         """Let `ssh -O check` find a shared connection."""

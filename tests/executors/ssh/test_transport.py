@@ -134,6 +134,21 @@ def test_a_host_without_python_is_reported_in_one_sentence(far):
     asyncio.run(scenario())
 
 
+def test_a_command_waits_for_a_session_that_is_being_closed(far, monkeypatch: pytest.MonkeyPatch):
+    """With MaxSessions 1, the session of the command before may still exist on the host."""
+    monkeypatch.setattr(transport, "SESSION_PAUSES", (0.0, 0.0))
+
+    async def scenario() -> None:
+        far.refuse_sessions(2)
+        await one_shot(far).call(INIT)
+        far.refuse_sessions(3)
+        with pytest.raises(ConnectionProblem, match="no further session on a connection"):
+            await one_shot(far).call(INIT)
+
+    asyncio.run(scenario())
+    assert far.called() == ["remote-init"] * 6
+
+
 def test_a_program_that_cannot_be_started_here_is_reported_in_one_sentence(far):
     config = HostConfig("wizard", ("wizard",), ssh=("/nowhere/ssh",), source="hosts.toml")
 

@@ -28,6 +28,10 @@ class SubCommandRefused(ConnectionProblem):
     """The host admits some sub-commands, and not this one."""
 
 
+class SessionRefused(ConnectionProblem):
+    """The shared connection has as many sessions as the host admits."""
+
+
 class NotShared(ConnectionProblem):
     """A login host does not have the run directory that another address of the same host has."""
 
@@ -96,6 +100,8 @@ def failure(config: HostConfig, address: str, exit_code: int | None, stderr: str
         for pattern, sentence in (*_LOGIN, *_NETWORK):
             if re.search(pattern, stderr):
                 text = _advised(sentence.format(there=there, address=address, line=line), config)
+                if pattern == _SESSION_REFUSED.pattern:
+                    return SessionRefused(text)
                 return ConnectionProblem(text, by_network=(pattern, sentence) in _NETWORK)
     if exit_code == _NOT_FOUND:
         what = f"command {config.command[0]!r}" if config.command else f"Python {config.python!r}"

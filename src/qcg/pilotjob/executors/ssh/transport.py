@@ -11,7 +11,14 @@ from qcg.pilotjob.executors.ssh.bootstrap_line import first_lines, is_needed
 from qcg.pilotjob.executors.ssh.child import Child
 from qcg.pilotjob.executors.ssh.commands import Control, far_command, ssh_command
 from qcg.pilotjob.executors.ssh.config import HostConfig
-from qcg.pilotjob.executors.ssh.errors import ConnectionProblem, SubCommandRefused, check_advice, failure, not_startable
+from qcg.pilotjob.executors.ssh.errors import (
+    ConnectionProblem,
+    SessionRefused,
+    SubCommandRefused,
+    check_advice,
+    failure,
+    not_startable,
+)
 from qcg.pilotjob.executors.ssh.frames import Frame, FrameError, FrameReader, new_marker, request_frame
 from qcg.pilotjob.executors.ssh.zipapp import far_program
 
@@ -21,6 +28,8 @@ LOGIN_PATIENCE = 60.0
 """Seconds from the start of ssh to the first answer of the far side: logins run the user's shell scripts."""
 CALL_PATIENCE = 120.0
 """Seconds for the answer to one command in one-shot mode."""
+SESSION_PAUSES = (0.2, 0.5, 1.0)
+"""Seconds before further tries of a command for which a shared connection had no free session."""
 BEAT_INTERVAL = 5
 """Seconds between two heartbeats on a channel."""
 SILENCE = 10
@@ -255,25 +264,33 @@ class OneShotTransport(Transport):
 
     async def call(self, request: dict[str, Any], payload: bytes = b"", replaced: Replaced | None = None) -> Frame:
         async with self._turn:
-            if self._closed:
-                raise ConnectionProblem(f"the connection to {self.config.name} was closed")
-            marker = new_marker()
-            child, frames = await self._begin(request["do"], marker)
-            self._children.add(child)
-            try:
-                frame = request_frame({**request, "n": 1, "marker": marker}, payload, replaced)
-                patience = CALL_PATIENCE + len(frame) / SLOWEST_LINK
-                answer = await asyncio.wait_for(self._converse(child, frames, frame), patience)
-                if answer is None:
-                    raise await self._failure(child, frames)
-                return checked(answer)
-            except FrameError as error:
-                raise ConnectionProblem(f"{error} ({self.config.name})") from None
-            except (asyncio.TimeoutError, TimeoutError):
-                raise self._no_answer(round(patience)) from None
-            finally:
-                self._children.discard(child)
-                child.close()
+            for pause in SESSION_PAUSES:
+                try:
+                    return await self._call_once(request, payload, replaced)
+                except SessionRefused:  # the session of the command before is still being closed on the host
+                    await asyncio.sleep(pause)
+            return await self._call_once(request, payload, replaced)
+
+    async def _call_once(self, request: dict[str, Any], payload: bytes, replaced: Replaced | None) -> Frame:
+        if self._closed:
+            raise ConnectionProblem(f"the connection to {self.config.name} was closed")
+        marker = new_marker()
+        child, frames = await self._begin(request["do"], marker)
+        self._children.add(child)
+        try:
+            frame = request_frame({**request, "n": 1, "marker": marker}, payload, replaced)
+            patience = CALL_PATIENCE + len(frame) / SLOWEST_LINK
+            answer = await asyncio.wait_for(self._converse(child, frames, frame), patience)
+            if answer is None:
+                raise await self._failure(child, frames)
+            return checked(answer)
+        except FrameError as error:
+            raise ConnectionProblem(f"{error} ({self.config.name})") from None
+        except (asyncio.TimeoutError, TimeoutError):
+            raise self._no_answer(round(patience)) from None
+        finally:
+            self._children.discard(child)
+            child.close()
 
     async def _converse(self, child: Child, frames: FrameReader, frame: bytes, *, more: bool = False) -> Frame | None:
         """Send the request, and wait for the answer. `more`: the input stays open."""
