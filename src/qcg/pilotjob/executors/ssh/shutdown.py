@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any
@@ -59,13 +58,13 @@ class HostShutdown:
         """Why the attempts end; empty before the shutdown."""
         self._hurries = False
         self._give_up_at = 0.0
-        """The monotonic time at which the records of the last attempts are not awaited any longer."""
+        """The time of the event loop at which the records of the last attempts are not awaited any longer."""
 
     def hurry(self) -> None:
         """Kill attempts at once, and wait neither for a connection nor for copies of files. Before the shutdown: as
         soon as it begins."""
         self._hurries = True
-        self._give_up_at = min(self._give_up_at, time.monotonic() + HURRIED_RECORDS)
+        self._give_up_at = min(self._give_up_at, _now() + HURRIED_RECORDS)
         if self._reason and self._exchange.attempts.may_run:
             self._kill(0.0)
         self._exchange.changed.set()
@@ -78,7 +77,7 @@ class HostShutdown:
         unsent = [never_started(id, reason, "") for id in exchange.attempts.give_back()]
         if unsent:
             exchange.flow.report(unsent)
-        self._give_up_at = time.monotonic() + (HURRIED_RECORDS if self._hurries else grace + LAST_RECORDS)
+        self._give_up_at = _now() + (HURRIED_RECORDS if self._hurries else grace + LAST_RECORDS)
         await self._end_attempts(grace)
         if exchange.attempts.may_run or exchange.flow.is_holding:
             self._report_remaining()
@@ -112,7 +111,7 @@ class HostShutdown:
         """Whether the records of the last attempts are still awaited."""
         if self._hurries and self._link.connection is None:
             return False
-        return time.monotonic() < self._give_up_at
+        return _now() < self._give_up_at
 
     def _kill(self, grace: float) -> None:
         self._link.order_now(kill_request(self._exchange.attempts.may_run, self._reason, "", grace))
@@ -159,7 +158,11 @@ class HostShutdown:
 
     async def _wait_for_change(self) -> None:
         self._exchange.changed.clear()
-        remaining = self._give_up_at - time.monotonic()
+        remaining = self._give_up_at - _now()
         pause = remaining if 0.0 < remaining < 1.0 else 1.0
         with suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(self._exchange.changed.wait(), pause)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
