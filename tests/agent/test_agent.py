@@ -393,6 +393,8 @@ def test_an_agent_sweeps_processes_that_other_agents_started(
     first.meet()
     environment = {**os.environ, "QCG_PM_STEP_ID": f"{run_dir}.5.1"}
     with subprocess.Popen(["sleep", "1000"], env=environment) as rank:
+        # The kernel shows no environment for a moment after it has closed the descriptors of exec.
+        wait_for(Path(f"/proc/{rank.pid}/environ").read_bytes, what="the environment of the rank")
         first.send(protocol.Sweep(["5.1"], str(run_dir)))
         assert first.next(protocol.Swept) == protocol.Swept(["5.1"])
         assert rank.wait(60) == -signal.SIGKILL

@@ -178,7 +178,8 @@ def test_the_manager_does_not_wait_forever_for_the_end(tmp_path: Path, caplog: p
     deliver(["sh -c 'echo $$ > pid; exec sleep 1000'"], tmp_path, last=HELLO, patience=1.0)
     assert time.monotonic() - began < 20
     assert "does not wait any longer" in caplog.text
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    wait_for(lambda: not is_alive(pid), what="the end of the killed command")
 
 
 def test_a_command_whose_start_hangs_blocks_nothing_and_is_killed_when_it_has_started(
