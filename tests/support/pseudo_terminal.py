@@ -44,12 +44,14 @@ class PseudoTerminal:
         self.written = b""
         self._set_size(size)
         self.modes_before = termios.tcgetattr(self._slave)
+        # Python's readline sets these in the workers of pytest-xdist, and they would hide the size of this terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             [str(argument) for argument in arguments],
             stdin=self._slave,
             stdout=self._slave,
             stderr=self._slave,
-            env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(environment or {})},
+            env={**inherited, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(environment or {})},
             cwd=cwd,
             pass_fds=pass_fds,
             start_new_session=True,
