@@ -12,7 +12,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hash
 
 help:
 	@echo 'make run      set up, then run a small example on this machine'
-	@echo 'make test     set up, then run all checks and tests, in 6 processes; WORKERS=N sets the number'
+	@echo 'make test     set up, then run all checks and tests, in 8 processes; WORKERS=N sets the number'
 	@echo 'make test-long  run the long random tests, of which make test runs a small part'
 	@echo 'make bench    set up, then run the benchmarks; a part of them: ONLY=noop,latency BENCH="--rounds 1"'
 	@echo 'make setup    install the program and the development tools into $(VENV)'
@@ -44,7 +44,7 @@ run: $(VENV)/run.stamp
 	@echo && cat build/run/pi.txt
 
 # More processes than cores: most tests wait for most of their time.
-WORKERS ?= 6
+WORKERS ?= 8
 
 test: packages lint docs
 	$(BIN)/python -m pytest -n $(WORKERS)
