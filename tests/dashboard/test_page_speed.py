@@ -21,6 +21,7 @@ from tests.support.watched_run import page_address
 
 pytestmark = [
     pytest.mark.sampled,
+    pytest.mark.timed,
     pytest.mark.timeout(900),
 ]
 
@@ -28,7 +29,7 @@ FIRST_PAINT = 2.0
 STEP = 0.2
 LARGEST_PAGE = 10_000_000
 ROUNDS = 3
-"""Other tests share the machine: in one of so many rounds, the page has to be as fast as it is alone."""
+"""Others may use the machine: in one of so many rounds, the page has to be as fast as it is alone."""
 NOTHING = "Nothing ran at this time."
 
 # From an event of the user to the first frame that shows the rows of the new window.
