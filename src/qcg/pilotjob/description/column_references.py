@@ -7,7 +7,7 @@ import re
 from qcg.pilotjob.description.errors import one_line, quoted, suggestion
 from qcg.pilotjob.description.iteration import RowFile
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.description.variables import references, rewrite, rewrite_remote
+from qcg.pilotjob.description.variables import references, texts_with_variables
 
 _UNCLOSED = re.compile(r"(?<!\$)\$\{\s*row\.[A-Za-z0-9_.-]*(?![^{}$\n]{0,200}\})")
 """A reference without its closing brace."""
@@ -18,7 +18,12 @@ def unknown_columns(job: JobDescription) -> list[str]:
     file = _file_of(job)
     if file is None:
         return []
-    names = dict.fromkeys(name for text in _texts_of(job) for name in references(text) if name.startswith("row."))
+    names = dict.fromkeys(
+        name
+        for text in texts_with_variables(job.execution, job.remote)
+        for name in references(text)
+        if name.startswith("row.")
+    )
     return [_about_unknown(name, file) for name in names if not has_column(file, name.partition(".")[2])]
 
 
@@ -26,7 +31,9 @@ def unclosed_references(job: JobDescription) -> list[str]:
     """A warning for each reference to a column that lacks its closing brace."""
     if _file_of(job) is None:
         return []
-    written = dict.fromkeys(found for text in _texts_of(job) for found in _UNCLOSED.findall(text))
+    written = dict.fromkeys(
+        found for text in texts_with_variables(job.execution, job.remote) for found in _UNCLOSED.findall(text)
+    )
     return [f"{found} has no closing brace and stays as it is; did you mean {found}}}?" for found in written]
 
 
@@ -39,21 +46,6 @@ def _file_of(job: JobDescription) -> RowFile | None:
     """The parameter file of a job; None also where it was not read."""
     file = None if job.iteration is None else job.iteration.rows
     return file if file is not None and file.columns else None
-
-
-def _texts_of(job: JobDescription) -> list[str]:
-    """All strings of a job in which columns are substituted, and that have a variable."""
-    texts: list[str] = []
-
-    def look(text: str) -> str:
-        if "${" in text:
-            texts.append(text)
-        return text
-
-    rewrite(job.execution, look)
-    if job.remote is not None:
-        rewrite_remote(job.remote, look)
-    return texts
 
 
 def _about_unknown(name: str, file: RowFile) -> str:

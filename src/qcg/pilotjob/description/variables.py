@@ -239,6 +239,21 @@ def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
     return replace(execution, **changed)
 
 
+def texts_with_variables(execution: Execution, remote: Remote | None = None) -> list[str]:
+    """All strings with a variable in which `rewrite`, and `rewrite_remote` for `remote`, substitute."""
+    texts: list[str] = []
+
+    def note(text: str) -> str:
+        if "${" in text:
+            texts.append(text)
+        return text
+
+    rewrite(execution, note)
+    if remote is not None:
+        rewrite_remote(remote, note)
+    return texts
+
+
 def rewrite_remote(remote: Remote, change: Callable[[str], str]) -> Remote:
     """Apply `change` to the directives, inputs and outputs of a job on a remote host."""
     return replace(

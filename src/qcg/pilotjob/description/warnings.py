@@ -17,7 +17,7 @@ from qcg.pilotjob.description.variables import (
     AT_SUBMISSION,
     OF_ITERATION,
     references,
-    rewrite,
+    texts_with_variables,
 )
 
 _TELLS_ITERATIONS_APART = frozenset({"it", "itval", "row", "uniq"})
@@ -39,14 +39,7 @@ def variable_warnings(job: JobDescription) -> list[str]:
     encoded = _encode(job.execution)
     if b"${" not in encoded or _WITH_ITERATIONS[job.iteration is not None].issuperset(_NAMES.findall(encoded)):
         return []
-    texts: list[str] = []
-
-    def look(text: str) -> str:
-        if "${" in text:
-            texts.append(text)
-        return text
-
-    rewrite(job.execution, look)
+    texts = texts_with_variables(job.execution)
     own = _Assigned(texts, job.execution.env)
     without_value: list[str] = []
     found: list[str] = []
