@@ -1,7 +1,9 @@
-"""The connection of a client whose manager ends."""
+"""Connections of a client: one whose manager ends, one that is not closed."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -44,3 +46,31 @@ def test_an_answer_that_arrived_before_the_connection_was_lost_is_returned(monke
         connection.close()
         there.destroy(linger=0)
         here.destroy(linger=0)
+
+
+COLLECTED_PROGRAM = """
+import gc, os, time
+import zmq
+from qcg.pilotjob.api.connection import Connection, make_context
+from qcg.pilotjob.wire.contact import ClientsContact
+
+class Study:
+    pass
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+study, before, address = Study(), threads(), "tcp://127.0.0.1:9"
+study.context = make_context()
+study.connection = Connection(study.context, zmq.DEALER, ClientsContact(address, ""), address)
+study.itself = study
+assert threads() > before
+del study
+gc.collect()
+while threads() > before:
+    time.sleep(0.01)
+"""
+
+
+def test_garbage_collection_of_an_open_connection_closes_it_without_blocking():
+    subprocess.run([sys.executable, "-c", COLLECTED_PROGRAM], check=True, timeout=PATIENCE)

@@ -18,7 +18,7 @@ from qcg.pilotjob.wire.descriptors import NEEDED_BY_CLIENT, TooFewDescriptors, r
 from qcg.pilotjob.wire.keys import use_client_keys
 from qcg.pilotjob.wire.parts import request_frames
 from qcg.pilotjob.wire.routing import is_ipv6
-from qcg.pilotjob.wire.sockets import monitor_events
+from qcg.pilotjob.wire.sockets import CollectableContext, monitor_events
 
 CONNECT_TIMEOUT = 5.0
 """Seconds after which a connection attempt has failed."""
@@ -42,7 +42,7 @@ def make_context() -> zmq.Context[zmq.Socket[bytes]]:
         require(NEEDED_BY_CLIENT)
     except TooFewDescriptors as error:
         raise InternalError(str(error)) from None
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context = CollectableContext()
     context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
     return context
 

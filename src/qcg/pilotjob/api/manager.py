@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from qcg.pilotjob.api.client import Manager
@@ -80,4 +81,5 @@ def _end_later(pool: ConnectionPool, log_file: LogFile, process: ManagerProcess)
         process.end()
         log_file.close()
 
-    threading.Thread(target=end, name="qcg-pm-end", daemon=True).start()
+    with suppress(RuntimeError):  # no more threads can be started: the manager ends with this program
+        threading.Thread(target=end, name="qcg-pm-end", daemon=True).start()

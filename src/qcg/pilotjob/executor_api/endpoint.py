@@ -15,7 +15,7 @@ from qcg.pilotjob.wire.connection_limiter import ConnectionLimiter, LimitedSocke
 from qcg.pilotjob.wire.contact import MOST_BYTES_OF_FILE
 from qcg.pilotjob.wire.keys import make_keys, use_client_keys, use_server_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
-from qcg.pilotjob.wire.sockets import receive_all
+from qcg.pilotjob.wire.sockets import CollectableContext, receive_all
 from qcg.pilotjob.wire.timing import HANDSHAKE_TIMEOUT, SOCKET_HEARTBEAT
 
 OUTPUT, STARTED = ".out", ".begun"
@@ -64,7 +64,7 @@ class Endpoint:
 
     def __init__(self, host: str, poller: zmq.Poller) -> None:
         keys = make_keys()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = CollectableContext()
         self._guard = self._context.socket(zmq.REP)
         self._guard.bind(_ZAP)
         self._allowed = z85.decode(keys.client_public.encode())

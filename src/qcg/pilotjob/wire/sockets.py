@@ -1,4 +1,5 @@
-"""Reading from ZeroMQ sockets: all messages that have arrived, the events of monitors, readers for asyncio.
+"""ZeroMQ contexts of clients, and reading from sockets: all messages that have arrived, the events of monitors, readers
+for asyncio.
 
 The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable when something happens after the socket was
 last asked, and stays silent about messages that arrived while the socket was used for something else, such as a send.
@@ -6,8 +7,10 @@ last asked, and stays silent about messages that arrived while the socket was us
 
 from __future__ import annotations
 
+import _thread
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import zmq
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
     import asyncio  # agents and clients without an event loop do not load it
 
 _MONITOR_EVENT = struct.Struct("=Hi")
+
+
+class CollectableContext(zmq.Context[zmq.Socket[bytes]]):
+    """A context that garbage collection can end together with its open sockets, without blocking the program."""
+
+    def __del__(self) -> None:
+        # A plain context would wait here for sockets that the same collection of a reference cycle closes later. Not a
+        # `threading.Thread`: the collection may interrupt code that holds the locks of that module.
+        if not self.closed:
+            with suppress(RuntimeError):  # the interpreter is ending
+                _thread.start_new_thread(self.term, ())
 
 
 def receive_all(socket: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
