@@ -28,6 +28,10 @@ def _start(module: str, command: str, **options: str) -> None:
         try:
             from importlib import import_module
 
+            from qcg.pilotjob.common.gc_tuning import collect_seldom
+
+            collect_seldom()  # loading modules leaves next to no garbage, and each collection looks through all of them
+
             from qcg.pilotjob.cli.invoke import invoke
 
             loaded = import_module(module)
