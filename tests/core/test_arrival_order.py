@@ -32,7 +32,7 @@ def test_first_returns_the_entry_that_arrived_first(coming: list[int], adds: lis
             first = arrivals.first()
             assert first is not None
             assert first.job.seq == heapq.heappop(expected)
-            arrivals.drop_first()
+            arrivals.take_first()
         assert len(arrivals) == len(expected)
         assert sorted(one.job.seq for one in arrivals) == sorted(expected)
 
@@ -43,7 +43,7 @@ def test_before_counts_entries_that_arrived_earlier(coming: list[int], dropped: 
     for seq in coming:
         arrivals.add(entry(seq))
     for _ in range(dropped):
-        arrivals.drop_first()
+        arrivals.take_first()
     assert [arrivals.before(seq) for seq in range(21)] == [max(seq - dropped, 0) for seq in range(21)]
 
 
@@ -56,5 +56,5 @@ def test_keep_preserves_the_order_of_entries(coming: list[int]):
     left = []
     while first := arrivals.first():
         left.append(first.job.seq)
-        arrivals.drop_first()
+        arrivals.take_first()
     assert left == list(range(0, 20, 2))

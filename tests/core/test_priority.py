@@ -52,7 +52,7 @@ def test_first_is_the_earliest_of_the_highest_priority(
                 first = order.first()
                 assert first is not None
                 assert (first.rank // priority_order.RANK_STEP, first.job.seq) == heapq.heappop(expected)
-                order.drop_first()
+                order.take_first()
             assert len(order) == len(list(order)) == len(expected)
             assert bool(order) == bool(expected)
             for rank, seq in expected:
@@ -61,7 +61,7 @@ def test_first_is_the_earliest_of_the_highest_priority(
         left = []
         while found := order.first():
             left.append(found.job.seq)
-            order.drop_first()
+            order.take_first()
         assert left == [seq for _, seq in sorted(expected) if seq % 2 == 0]
     finally:
         priority_order.MAX_RANKS = before

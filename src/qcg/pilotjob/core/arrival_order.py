@@ -34,13 +34,18 @@ class ArrivalOrder:
         for _, entry in self._late:
             yield entry
 
-    def add(self, entry: QueueEntry) -> None:
+    def add(self, entry: QueueEntry) -> bool:
+        """Add an entry; returns whether it is the only one."""
         in_order = self._in_order
+        if not in_order:
+            in_order.append(entry)
+            return not self._late
         seq = entry.job.seq
-        if not in_order or in_order[-1].job.seq < seq:
+        if in_order[-1].job.seq < seq:
             in_order.append(entry)
         else:
             heapq.heappush(self._late, (seq, entry))
+        return False
 
     def first(self) -> QueueEntry | None:
         late, in_order = self._late, self._in_order
@@ -52,12 +57,12 @@ class ArrivalOrder:
         """The number of entries that arrived before the job with this number."""
         return bisect_left(self._in_order, seq, key=_seq_of) + sum([late < seq for late, _ in self._late])
 
-    def drop_first(self) -> None:
+    def take_first(self) -> QueueEntry:
+        """Remove the first of the entries, of which there is at least one, and return it."""
         late, in_order = self._late, self._in_order
         if late and (not in_order or late[0][0] < in_order[0].job.seq):
-            heapq.heappop(late)
-        else:
-            in_order.popleft()
+            return heapq.heappop(late)[1]
+        return in_order.popleft()
 
     def keep(self, wanted: Callable[[QueueEntry], bool]) -> None:
         """Keep only the entries for which `wanted` is true."""

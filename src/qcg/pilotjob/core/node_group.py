@@ -81,12 +81,15 @@ class NodeGroup:
         node.releases = releases
 
     def _cores_anywhere(self, cores: Amount, own: OwnResources | None) -> Grant | None:
-        want = self.free_cores if cores.most is None else min(cores.most, self.free_cores)
+        want = self.free_cores
+        if cores.most is not None and cores.most < want:
+            want = cores.most
         if want < cores.least or want == 0:
             return None
         fitting = self._nodes_with(want) if want <= self._largest else 0
         if fitting:
-            return Grant((self._take(self.nodes[_lowest(fitting)], want),), own)
+            node = self.nodes[(fitting & -fitting).bit_length() - 1]
+            return Grant((self._take(node, want),), own)
         parts = []
         for node in self._in_order(self.with_free[1]):
             parts.append(self._take(node, min(want, node.nfree)))
@@ -251,10 +254,6 @@ Target = Union[NodeGroup, AnyHost]
 """Where the jobs of a queue line can run."""
 
 _ONE = Amount()
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
 
 
 def _mask(nodes: Iterable[Node]) -> int:

@@ -56,31 +56,33 @@ class PriorityOrder:
         for _, _, entry in self._rest:
             yield entry
 
-    def add(self, entry: QueueEntry) -> None:
+    def add(self, entry: QueueEntry) -> bool:
+        """Add an entry; returns whether it is the only one."""
         rank = entry.rank
         order = self._orders.get(rank)
         if order is None:
             if len(self._ranks) >= MAX_RANKS:
                 self._count += 1
                 heapq.heappush(self._rest, (entry.order, self._count, entry))
-                return
+                return False
             order = self._orders[rank] = ArrivalOrder()
             insort(self._ranks, rank)
-        order.add(entry)
+        return order.add(entry) and len(self._ranks) == 1 and not self._rest
 
     def first(self) -> QueueEntry | None:
         if self._rest and self._first_is_in_rest():
             return self._rest[0][2]
         return self._orders[self._ranks[0]].first() if self._ranks else None
 
-    def drop_first(self) -> None:
+    def take_first(self) -> QueueEntry:
+        """Remove the first of the entries, of which there is at least one, and return it."""
         if self._rest and self._first_is_in_rest():
-            heapq.heappop(self._rest)
-            return
+            return heapq.heappop(self._rest)[2]
         order = self._orders[self._ranks[0]]
-        order.drop_first()
+        entry = order.take_first()
         if not order:
             del self._orders[self._ranks.pop(0)]
+        return entry
 
     def before(self, place: int) -> int:
         """The number of entries before this place in the queue."""

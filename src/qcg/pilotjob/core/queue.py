@@ -103,7 +103,7 @@ class QueueEntry:
         return fresh
 
     def take(self, position: int) -> None:
-        """Take out the position that `next` returned."""
+        """Take out the position of an iteration that `next` returned."""
         if position == self.fresh:
             self.fresh = position + 1
         elif self.ready is not None:
@@ -146,7 +146,7 @@ class RankedEntry(QueueEntry):
     __slots__ = ("rank",)
 
     def __init__(self, job: Job, line: QueueLine, wall_time: float | None, size: int | None, rank: int) -> None:
-        super().__init__(job, line, wall_time, size)
+        QueueEntry.__init__(self, job, line, wall_time, size)  # super() would add a tenth to the cost of a priority
         self.rank = rank
 
 
@@ -249,7 +249,7 @@ class QueueLine:
             if position is not None:
                 order = entry.job.seq + entry.rank
                 return (order, position, self.number, self) if entry.wall_time <= left else None
-            entries.drop_first()
+            entries.take_first()
             entry.in_line = False
             self.iterated.pop(entry, None)
         return None
@@ -275,12 +275,13 @@ class QueueLine:
 
     def take(self, position: int, now: float) -> Job:
         """Take `position` of the first entry for a start; returns the job."""
-        entry = self.entries.first()
-        assert entry is not None
-        entry.take(position)
         if position < 0:
-            self.entries.drop_first()
+            entry = self.entries.take_first()
+            entry.fresh = None
             entry.in_line = False
+        else:
+            entry = self.first
+            entry.take(position)
         self.served = now
         return entry.job
 
@@ -335,14 +336,13 @@ class Queue:
         if not entry.in_line:
             entry.in_line = True
             # Its line may have been dropped when empty, and another one created for the same key.
-            entry.line = self.lines.setdefault(entry.line.key, entry.line)
-            if not entry.line.entries:
-                entry.line.served = now
-            if entry.rank and isinstance(entry.line.entries, ArrivalOrder):
-                entry.line.entries = PriorityOrder(entry.line.entries)
-            entry.line.entries.add(entry)
+            line = entry.line = self.lines.setdefault(entry.line.key, entry.line)
+            if entry.rank and isinstance(line.entries, ArrivalOrder):
+                line.entries = PriorityOrder(line.entries)
+            if line.entries.add(entry):
+                line.served = now
             if entry.job.iterations is not None:
-                entry.line.iterated[entry] = None
+                line.iterated[entry] = None
 
     def note_final(self, job: Job) -> None:
         """Let nothing of a final job be started. A line is cleaned up when half of it is final: constant cost for each

@@ -141,8 +141,13 @@ class Node:
             self.free = 0
             self.nfree = 0
             return ids
-        taken = []
         free = self.free
+        if count == 1:  # the usual case
+            low = free & -free
+            self.free = free ^ low
+            self.nfree -= 1
+            return (ids[low.bit_length() - 1],)
+        taken = []
         for _ in range(count):
             low = free & -free
             free ^= low
