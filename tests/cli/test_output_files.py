@@ -11,7 +11,7 @@ import pytest
 
 from qcg.pilotjob.cli import output_files
 from qcg.pilotjob.cli.errors import Denial
-from qcg.pilotjob.cli.output_files import NoOutputYet, path_of, show_end
+from qcg.pilotjob.cli.output_files import NoOutput, NoOutputYet, path_of, show_end
 
 
 class Out(io.TextIOWrapper):
@@ -75,10 +75,10 @@ def test_a_pipe_is_not_read_from(tmp_path: Path):
     [
         ({"status": 1, "message": "there is no job 'x'"}, Denial, "there is no job 'x'"),
         ({"status": 0, "data": {"status": "QUEUED"}}, NoOutputYet, "is QUEUED and has written nothing"),
-        ({"status": 0, "data": {"status": "OMITTED"}}, Denial, "is OMITTED and has written nothing"),
-        ({"status": 0, "data": {"status": "FAILED", "runtime": {}}}, Denial, "was never started"),
+        ({"status": 0, "data": {"status": "OMITTED"}}, NoOutput, "is OMITTED and has written nothing"),
+        ({"status": 0, "data": {"status": "FAILED", "runtime": {}}}, NoOutput, "was never started"),
         ({"status": 0, "data": {"status": "EXECUTING", "runtime": {}}}, NoOutputYet, "names no file for its stdout"),
-        ({"status": 0, "data": {"status": "SUCCEED", "runtime": {}}}, Denial, "run it with --keep-output"),
+        ({"status": 0, "data": {"status": "SUCCEED", "runtime": {}}}, NoOutput, "run it with --keep-output"),
         (
             {"status": 0, "data": {"status": "QUEUED", "iterations": {"start": 4}}},
             Denial,

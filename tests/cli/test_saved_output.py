@@ -57,6 +57,12 @@ def test_a_run_keeps_the_output_of_failed_jobs_and_shows_its_end(tmp_path: Path)
     assert "its:3 has no output on its stdout; see: qcg-pm logs --stderr its:3\n" in pm("logs", "its:3").stderr
     assert pm("logs", "own").stdout == "began\n"
     assert "run it with --keep-output" in pm("logs", "fine").stderr
+    some = pm("logs", "--stderr", "bad", "fine")
+    assert some.returncode == 0
+    assert some.stderr.startswith("1 of 2 have no output on stderr\nNo manager")
+    none = pm("logs", "--stderr", "fine", "its:0")
+    assert none.returncode == 1
+    assert none.stderr.startswith("2 of 2 have no output on stderr\nError: job 'fine' has succeeded")
     end = f"exit code 1; the end of {out}/bad.err:\n    ValueError: no such mesh\n"
     assert end in pm("why", "bad").stdout
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.common.terminal_output import ProgramOutput
 from qcg.pilotjob.core.job_states import State
@@ -26,7 +27,11 @@ PAUSE = 0.1
 CHUNK = 1 << 16
 
 
-class NoOutputYet(Denial):
+class NoOutput(Denial):
+    """The job has no output file."""
+
+
+class NoOutputYet(NoOutput):
     """The job has no output file yet."""
 
 
@@ -44,7 +49,7 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     runtime = info.get("runtime")
     if runtime is None:
         sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
-        raise Denial(sentence) if State[info["status"]].is_final else NoOutputYet(sentence)
+        raise NoOutput(sentence) if State[info["status"]].is_final else NoOutputYet(sentence)
     if stream not in runtime and "rowProblem" in info:
         raise Denial(f"the name of the {stream} of job {name!r} is not known any more: {info['rowProblem']}")
     if stream not in runtime:
@@ -53,15 +58,15 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     return path
 
 
-def _no_file(name: str, state: State, stream: str) -> Denial:
+def _no_file(name: str, state: State, stream: str) -> NoOutput:
     why = f"its description names no file for its {stream}"
     if not state.is_final:
         return NoOutputYet(f"job {name!r} is {state.name}, and {why}: its output is kept if it fails, and shown then")
     if state is State.SUCCEED:
-        return Denial(
+        return NoOutput(
             f"job {name!r} has succeeded, and its output was not kept: {why}; give it one, or run it with --keep-output"
         )
-    return Denial(f"job {name!r} was never started, so it has written nothing; see: qcg-pm why {name}")
+    return NoOutput(f"job {name!r} was never started, so it has written nothing; see: qcg-pm why {name}")
 
 
 def saved_path(run_dir: Path, name: str, stream: str) -> str:
@@ -79,14 +84,20 @@ def _has_nothing_saved(path: str) -> bool:
     return is_saved_path(path) and not os.path.lexists(path)
 
 
-def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:
-    """Show the last lines of a file, or all of it. Returns False for an empty file. `raw`: no character is escaped."""
+def show_end(path: str, lines: int | None, *, raw: bool = False, heading: str = "") -> bool:
+    """Show the last lines of a file, or all of it. Returns False for an empty file. `raw`: no character is escaped.
+    `heading`: a line before the output."""
     if _has_nothing_saved(path):
         return False
-    with _open(path) as file, ProgramOutput(raw=raw) as output:
-        _seek_lines(file, lines)
-        _copy(file, output)
-        return os.fstat(file.fileno()).st_size > 0
+    with _open(path) as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        if heading:
+            echo(heading)
+        with ProgramOutput(raw=raw) as output:
+            _seek_lines(file, lines)
+            _copy(file, output)
+        return True
 
 
 class Follower:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.output_files import PAUSE, Follower
 from qcg.pilotjob.common.terminal_output import ProgramOutput
@@ -50,19 +51,27 @@ def stream_name(name: str, entry: dict[str, Any], number: int | None) -> str:
 
 
 def show_stream(
-    name: str, entry: dict[str, Any], stream: str, number: int | None, lines: int | None, *, raw: bool
+    name: str,
+    entry: dict[str, Any],
+    stream: str,
+    number: int | None,
+    lines: int | None,
+    *,
+    raw: bool,
+    heading: str = "",
 ) -> bool:
-    """Show the output of a job. Returns False when there is none."""
-    with OutputStreams(entry["data"]["runtime"]["stream"]) as streams, ProgramOutput(raw=raw) as output:
+    """Show the output of a job. Returns False when there is none. `heading`: a line before the output."""
+    with OutputStreams(entry["data"]["runtime"]["stream"]) as streams:
         attempt = streams.attempt(stream_name(name, entry, number))
-        if attempt is None:
+        if attempt is None or not any(attempt.chunks(KINDS[stream])):
             return False
-        shown = False
-        for chunk in attempt.chunks(KINDS[stream]) if lines is None else _end_of(attempt, KINDS[stream], lines):
-            output.write(chunk)
-            shown = True
-        output.flush()
-        return shown
+        if heading:
+            echo(heading)
+        with ProgramOutput(raw=raw) as output:
+            for chunk in attempt.chunks(KINDS[stream]) if lines is None else _end_of(attempt, KINDS[stream], lines):
+                output.write(chunk)
+            output.flush()
+        return True
 
 
 def has_content(entry: dict[str, Any], stream: str) -> bool:

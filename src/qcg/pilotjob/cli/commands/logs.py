@@ -12,7 +12,7 @@ import click
 from qcg.pilotjob.cli.console import echo, echo_err, escape_unencodable
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager_or_registry, with_similar_name
-from qcg.pilotjob.cli.output_files import PAUSE, Follower, is_saved_path, path_of, saved_path, show_end
+from qcg.pilotjob.cli.output_files import PAUSE, Follower, NoOutput, is_saved_path, path_of, saved_path, show_end
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.stream_logs import (
@@ -100,14 +100,28 @@ def command(
             raise click.UsageError(f"only one job can be followed, and {' '.join(names)} means {len(wanted)}")
         _follow(manager, wanted[0], stream, attempt, lines, raw=raw)
         return 0
-    code = 0
+    several = len(wanted) > 1
+    code, without = 0, 0
+    why_none: Denial | None = None
     for name, entry in manager.info(wanted)["jobs"].items():
         try:
-            if not _show(manager, name, entry, stream, attempt, lines, raw=raw, several=len(wanted) > 1):
+            if _show(manager, name, entry, stream, attempt, lines, raw=raw, several=several):
+                continue
+            if not several:
                 _print_no_output(name, entry, stream)
+            without += 1
         except Denial as problem:
+            if several and isinstance(problem, NoOutput):
+                without += 1
+                why_none = why_none or problem
+                continue
             echo_err(printable(f"Error: {with_similar_name(manager, problem.message)}"))
-            code = 1
+            code = FAILURE
+    if several and without:
+        echo_err(f"{without} of {len(wanted)} have no output on {stream}")
+        if without == len(wanted) and why_none is not None:
+            echo_err(printable(f"Error: {why_none.message}"))
+            code = FAILURE
     return code
 
 
@@ -123,24 +137,22 @@ def _show(
     several: bool,
 ) -> bool:
     """Show the output of a job; with its name when it is one of several. Returns False when there is none."""
+
+    def heading(source: str) -> str:
+        return printable(f"==> {name}: {source} <==") if several else ""
+
     if is_streamed(entry):
-        if several:
-            echo(printable(f"==> {name}: {stream} <=="))
-        return show_stream(name, entry, stream, attempt, lines, raw=raw)
+        return show_stream(name, entry, stream, attempt, lines, raw=raw, heading=heading(stream))
     if is_earlier(name, entry, attempt):
         path = _path_of_earlier(manager, name, entry, stream, attempt)
-        if several:
-            echo(printable(f"==> {name}: {path} <=="))
-        return show_end(path, lines, raw=raw)
+        return show_end(path, lines, raw=raw, heading=heading(path))
     if _is_on_host(entry, stream):
         if several:
-            echo(printable(f"==> {name}: {FILES[stream]} on its host <=="))
+            echo(heading(f"{FILES[stream]} on its host"))
         _show_from_host(manager, name, entry, stream, mode="cat", lines=lines, raw=raw)
         return True
     path = path_of(name, entry, stream)
-    if several:
-        echo(printable(f"==> {name}: {path} <=="))
-    return show_end(path, lines, raw=raw)
+    return show_end(path, lines, raw=raw, heading=heading(path))
 
 
 def _follow(manager: Queries, name: str, stream: str, attempt: int | None, lines: int | None, *, raw: bool) -> None:
