@@ -126,6 +126,10 @@ def test_iterations_that_can_never_run_fail_together() -> None:
             ],
         ),
         (
+            [job("lic"), job("a", after="lik")],
+            ["job 'a' waits for 'lik', and there is no job 'lik'; did you mean 'lic'?"],
+        ),
+        (
             [job("prepare"), job("b", after="prepair"), job("c", after="prepare2:1 iit:0 zebra")],
             [
                 "job 'b' waits for 'prepair', and there is no job 'prepair'; did you mean 'prepare'?",

@@ -38,7 +38,7 @@ def test_an_ended_run_is_resumed_with_its_failed_jobs(tmp_path: Path):
     resumed = ("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
     again = run(*resumed)
     assert again.returncode == 1, "it fails again"
-    assert "5 jobs and iterations run again" in again.stderr
+    assert "5 jobs and iterations are queued again" in again.stderr
     (tmp_path / "ok").touch()
     assert run(*resumed).returncode == 0
     assert marks(tmp_path) == sorted(["done", *["a"] * 3, "b", "c", "d", "i:0", *["i:1"] * 3, "i:2"])
@@ -57,7 +57,7 @@ def test_an_ended_run_is_resumed_with_new_descriptions_of_its_failed_jobs(tmp_pa
     corrected = write_requests(tmp_path / "new.json", [CHAIN[0], marking("a"), *CHAIN[2:5], marking("i", iteration=3)])
     again = run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed", "--from", corrected)
     assert again.returncode == 0, again.stderr
-    assert "5 jobs and iterations run again" in again.stderr
+    assert "5 jobs and iterations are queued again" in again.stderr
     assert marks(tmp_path) == sorted(["done", "a", "a", "b", "c", "d", "i:0", "i:1", "i:1", "i:2"])
 
 
@@ -65,11 +65,14 @@ def test_new_descriptions_are_refused_before_the_run_is_resumed(tmp_path: Path):
     write_requests(tmp_path / "r.json", CHAIN)
     assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path).returncode == 1
     before = marks(tmp_path)
-    unknown = write_requests(tmp_path / "new.json", [marking("other")])
+    unknown = write_requests(tmp_path / "new.json", [marking("other"), marking("aa")])
     resumed = ("qcg-pm", "run", "--resume", tmp_path)
     refused = run(*resumed, "--rerun", "failed", "--from", unknown)
     assert refused.returncode == 2
-    assert refused.stderr == "Error: --from: there is no job 'other' that could be run again\n"
+    assert refused.stderr.splitlines() == [
+        "Error: --from: there is no job 'other' that could be run again",
+        "--from: there is no job 'aa' that could be run again; did you mean 'a'?",
+    ]
     without = run(*resumed, "--from", unknown)
     assert without.returncode == 2
     assert "select them with --rerun STATES" in without.stderr
@@ -87,7 +90,7 @@ def test_a_rerun_of_nothing_says_so(tmp_path: Path, words: tuple[str, ...]):
     again = run("qcg-pm", "run", "--resume", ".", "--rerun", "all", *words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     said = again.stdout + again.stderr
-    assert ("Nothing runs again: no job or iteration " in said, "jobs and iterations run again" in said) == (
+    assert ("Nothing runs again: no job or iteration " in said, "jobs and iterations are queued again" in said) == (
         True,
         False,
     )
@@ -140,11 +143,11 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
         assert manager.rerun(states="failed")["rerun"] == 5
         manager.wait4all()
         shown = run("qcg-pm", "rerun", "--path", tmp_path, "a", "--from", file)
-        assert (shown.returncode, shown.stdout) == (0, "4 jobs and iterations run again\n"), shown.stderr
+        assert (shown.returncode, shown.stdout) == (0, "4 jobs and iterations are queued again\n"), shown.stderr
         manager.wait4all()
         assert manager.status("d")["jobs"]["d"]["data"]["status"] == "SUCCEED"
         (tmp_path / "ok").touch()
-        assert run("qcg-pm", "rerun", "--path", tmp_path, "--all").stdout == "1 job or iteration runs again\n"
+        assert run("qcg-pm", "rerun", "--path", tmp_path, "--all").stdout == "1 job or iteration is queued again\n"
         manager.wait4all()
         assert manager.status("i")["jobs"]["i"]["data"]["status"] == "SUCCEED"
         nothing = run("qcg-pm", "rerun", "--path", tmp_path)
@@ -215,6 +218,9 @@ def test_the_history_of_a_job_that_was_run_again_has_its_failure_and_the_time_of
     assert [one["state"] for one in entry["history"]] == expected
     text = run("qcg-pm", "info", "--path", tmp_path, "a").stdout
     assert re.findall(r": ([A-Z]+)$", text, re.MULTILINE) == expected
+    assert [line.split(";")[0].strip() for line in text.splitlines() if line.startswith("    attempt ")] == [
+        f"attempt {number}: exit code 3" for number in (1, 2, 3)
+    ]
 
 
 def test_the_asyncio_client_runs_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

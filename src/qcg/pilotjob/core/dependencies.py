@@ -17,8 +17,8 @@ SAME_INDICES = -2
 """Key of the jobs whose iterations wait for the iteration with their own index."""
 START = -3
 """Key of the jobs that wait for the start of a whole job: found at each start of an iteration, without the others."""
-NEAR = 0.7
-"""Minimum similarity, from 0 to 1, of an existing name that is suggested for an unknown one."""
+NEAR = 0.6
+"""Minimum similarity, from 0 to 1, of an existing name that is suggested for an unknown one: as on the command line."""
 MAX_COMPARED = 2000
 """Number of job names up to which a similar one is searched: comparing takes microseconds for each."""
 MAX_SUGGESTIONS = 20

@@ -8,6 +8,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.core.dependencies import Suggestions
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Rerun, RerunCandidate
 from qcg.pilotjob.core.job_states import OMITTED, State
@@ -40,7 +41,10 @@ def rerun_event(
     jobs = engine.state.jobs
     unknown = [name for name in replacements if name not in jobs]
     if unknown:
-        raise SubmissionRejected([f"there is no job {name!r} that could be run again" for name in unknown])
+        suggestions = Suggestions(jobs)
+        raise SubmissionRejected(
+            [f"there is no job {name!r} that could be run again{suggestions.hint(name)}" for name in unknown]
+        )
     missing = [name for name in names if name in replacements and not _states_of(jobs[name])]
     if missing:
         raise SubmissionRejected(
@@ -120,8 +124,8 @@ def any_of(states: Iterable[State]) -> str:
 
 
 def describe_rerun(count: int) -> str:
-    """How many jobs and iterations run again, in words."""
-    return f"{pluralize(count, 'job or iteration runs', 'jobs and iterations run')} again"
+    """How many jobs and iterations are queued again, in words."""
+    return f"{pluralize(count, 'job or iteration is', 'jobs and iterations are')} queued again"
 
 
 def _states_of(job: Job) -> list[State]:

@@ -82,7 +82,7 @@ def command(
         shown = {key: answer[key] for key in ("rerun", "jobs", "warnings") if key in answer}
         show_json({**shown, "errors": errors} if errors else shown)
     else:
-        echo(f"{pluralize(answer['rerun'], 'job or iteration runs', 'jobs and iterations run')} again")
+        echo(f"{pluralize(answer['rerun'], 'job or iteration is', 'jobs and iterations are')} queued again")
         for warning in answer.get("warnings", ()):
             echo_err(printable(f"Warning: {warning}"))
         for sentence in errors.values():
