@@ -47,7 +47,7 @@ def test_submit_has_all_the_options_of_a_job(pm: Pm, wd: Path, manager: LocalMan
     options = ["--name", "full", "-N", "1", "-c", "1-2", "--wd", "sub", "--stdout", "o", "--stderr", "e", "--wt", "1m"]
     options += ["--after", "first", "--iteration", "2", "--env", "A=x y", "--wait"]
     done = pm("submit", *options, "--", "bash", "-c", 'echo "$A $1"; echo no >&2', "-", "${it}")
-    assert done.stdout.splitlines() == ["full", "1 SUCCEED"]
+    assert done.stdout.splitlines() == ["full", "1 SUCCEED (2 of 2 iterations succeeded)"]
     assert (wd / "sub/o").read_text() in ("x y 0\n", "x y 1\n")
     assert (wd / "sub/e").read_text() == "no\n"
 
@@ -92,6 +92,15 @@ def test_waiting_for_a_failed_job_mentions_the_why_command(pm: Pm):
     assert done.stdout.splitlines()[1] == "bad FAILED: exit code 3; see: qcg-pm why bad"
     done = pm("submit", "--name", "its", "--iteration", "2", "--wait", *program, code=1)
     assert done.stdout.splitlines()[1].endswith("; see: qcg-pm why its")
+
+
+def test_waiting_for_iterated_jobs_counts_iterations(pm: Pm):
+    program = ["--", "bash", "-c", "exit $(($1 == 2))", "-", "${it}"]
+    done = pm("submit", "--name", "its", "--iteration", "4", "--wait", *program, code=1)
+    assert done.stdout.splitlines()[-1] == "1 FAILED (3 of 4 iterations succeeded)"
+    pm("submit", "--name", "one", "--iteration", "1", "--wait", "--", "true")
+    assert pm("wait", "one").stdout == "1 SUCCEED (1 of 1 iteration succeeded)\n"
+    assert pm("wait", code=1).stdout.splitlines()[-1] == "1 FAILED, 1 SUCCEED (4 of 5 iterations succeeded)"
 
 
 def test_waiting_lists_jobs_as_they_were_named_whichever_ended_first(
@@ -407,8 +416,9 @@ def test_an_iteration_cannot_be_removed_but_its_job(pm: Pm):
 
 def test_an_unknown_name_is_an_error_with_a_similar_name(pm: Pm):
     pm("submit", "--name", "simulate", "--wait", "--", "true")
-    for command in ("jobs", "info", "why", "logs", "wait", "cancel", "remove"):
-        assert "there is no job 'simulat'; did you mean 'simulate'?" in pm(command, "simulat", code=1).stderr, command
+    for command in ("jobs", "info", "why", "logs", "wait", "cancel", "remove", "hold", "release", "set --priority 1"):
+        done = pm(*command.split(), "simulat", code=1)
+        assert "there is no job 'simulat'; did you mean 'simulate'?" in done.stderr, command
     assert pm("jobs", "other", code=1).stderr == "Error: there is no job 'other'\n"
 
 
@@ -430,6 +440,18 @@ def test_logs_reports_a_job_without_output(pm: Pm):
         done = pm("logs", *options, "--stderr", "misspelt")
         told = "misspelt has no output on its stderr; see: qcg-pm why misspelt\n"
         assert (done.stdout, done.stderr) == ("", told)
+
+
+def test_logs_of_several_jobs_counts_those_without_output(pm: Pm):
+    script = "[ $1 != 2 ] || echo wrong >&2"
+    pm("submit", "--name", "many", "--iteration", "4", "--wait", "--", "bash", "-c", script, "-", "${it}")
+    done = pm("logs", "--stderr", "many:*")
+    assert re.fullmatch(r"==> many:2: .*/many\.2\.err <==\nwrong\n", done.stdout)
+    assert done.stderr == "3 of 4 have no output on stderr\n"
+    done = pm("logs", "many:0", "many:1", "nope", code=1)
+    assert done.stdout == ""
+    assert "2 of 3 have no output on stdout\n" in done.stderr
+    assert "Error: there is no job 'nope'" in done.stderr
 
 
 def test_logs_can_show_zero_lines(pm: Pm):

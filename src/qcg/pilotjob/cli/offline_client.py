@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qcg.pilotjob.api.client_helpers import check_accepted, reply_data
 from qcg.pilotjob.api.errors import ConnectionError
@@ -82,8 +83,17 @@ class RegistryClient(Queries):
         self._view.close()
 
 
-def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Return the final states of these jobs and iterations, or of all jobs, and sentences about unsuccessful ones.
+class Explanations(NamedTuple):
+    """What the final states of jobs leave out."""
+
+    sentences: dict[str, str]
+    """The reason of each unsuccessful job, with the command that shows its last lines of output, if any."""
+    iterations: Counter[str]
+    """Numbers of iterations by state; empty for many jobs."""
+
+
+def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str], Explanations] | None:
+    """Return the final states of these jobs and iterations, or of all jobs, with explanations.
 
     None when not all of them are final in the registry."""
     try:
@@ -96,14 +106,25 @@ def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str]
         known = {name: entry["data"]["status"] for name, entry in entries.items() if entry["status"] == 0}
         if len(known) < len(entries) or not FINAL.issuperset(known.values()):
             return None
-        return known, sentences_of(ended, known)
+        return known, explanations_of(ended, known)
 
 
-def sentences_of(run: Queries, states: dict[str, str]) -> dict[str, str]:
-    """Return the reason of each unsuccessful job, with the command that shows its last lines of output, if any."""
-    names = [name for name, state in states.items() if state != "SUCCEED"][:MOST_EXPLAINED]
-    entries = run.why(names)["jobs"] if names else {}
-    return {name: _sentence(name, entry["data"]) for name, entry in entries.items() if entry["status"] == 0}
+def explanations_of(run: Queries, states: dict[str, str]) -> Explanations:
+    """Explain final states with one request for a small number of jobs, whatever the number of states."""
+    unsuccessful = [name for name, state in states.items() if state != "SUCCEED"][:MOST_EXPLAINED]
+    are_few = len(states) <= MOST_EXPLAINED
+    try:
+        entries = run.why(list(states) if are_few else unsuccessful)["jobs"] if states else {}
+    except ConnectionError:
+        if unsuccessful:
+            raise
+        entries = {}  # the manager has ended meanwhile, and there is nothing to explain
+    told = {name: entry["data"] for name, entry in entries.items() if entry["status"] == 0}
+    iterations = Counter[str]()
+    if are_few:
+        for data in told.values():
+            iterations.update(data.get("iterations", {}))
+    return Explanations({name: _sentence(name, told[name]) for name in unsuccessful if name in told}, iterations)
 
 
 def _sentence(name: str, told: dict[str, Any]) -> str:

@@ -15,9 +15,11 @@ from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.wording import pluralize
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.cli.offline_client import Explanations
 
 TIMED_OUT = 3
 
@@ -44,7 +46,7 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
     from qcg.pilotjob.api.errors import TimeoutElapsed
 
     try:
-        states, sentences = _states(manager, names, timeout)
+        states, explanations = _states(manager, names, timeout)
     except TimeoutElapsed as elapsed:
         left = "" if names is None else f": {str(elapsed).partition(', ')[2]}"
         echo_err(f"Error: not everything has ended within {timeout:g} s{printable(left)}")
@@ -52,14 +54,14 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
     if as_json:
         show_json(states)
     else:
-        _show(states, sentences)
+        _show(states, explanations)
     return 0 if all(state == "SUCCEED" for state in states.values()) else FAILURE
 
 
-def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Final states of jobs, and the reasons of the first that did not succeed."""
+def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], Explanations]:
+    """Final states of jobs, with explanations."""
     from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
-    from qcg.pilotjob.cli.offline_client import final_states, sentences_of
+    from qcg.pilotjob.cli.offline_client import explanations_of, final_states
 
     try:
         if names is None:
@@ -68,7 +70,7 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
         else:
             ended = manager.wait4(names, timeout)
             states = {name: ended[name] for name in dict.fromkeys(names)}  # in the given order
-        return states, sentences_of(manager, states)
+        return states, explanations_of(manager, states)
     except RequestRefusedError:
         raise
     except ConnectionError:
@@ -80,10 +82,14 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
         return known
 
 
-def _show(states: dict[str, str], sentences: dict[str, str]) -> None:
+def _show(states: dict[str, str], explanations: Explanations) -> None:
+    sentences, iterations = explanations
     others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
     for name, state in others[:MOST_EXPLAINED]:
         echo(printable(f"{name} {state}: {sentences[name]}" if name in sentences else f"{name} {state}"))
     if len(others) > MOST_EXPLAINED:
         echo(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
-    echo(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs"
+    if iterations:
+        counts += f" ({iterations['SUCCEED']} of {pluralize(iterations.total(), 'iteration')} succeeded)"
+    echo(counts)
