@@ -98,6 +98,6 @@ def test_an_impossible_iteration_is_unknown_in_an_ended_run(tmp_path: Path):
         manager.wait4(manager.submit(Jobs().add(name="many", exec="true", iteration=2)))
         run_dir = manager.run_dir
     assert run_dir is not None
-    assert final_states(run_dir, ["many:1"]) == ({"many:1": "SUCCEED"}, {})
+    assert final_states(run_dir, ["many:1"]) == ({"many:1": "SUCCEED"}, ({}, {}))
     for name in ("many:x", "many:7", "many:-1", "many:", "many:1:1"):
         assert final_states(run_dir, [name]) is None

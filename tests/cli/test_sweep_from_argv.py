@@ -62,6 +62,14 @@ def test_values_become_iterations(program: list[str], values: list[str], sweep: 
         (["prog"], [":::", "a", "b", ":::+", "c"], "equally many; these have 2, 1"),
         (["prog", "{2}"], [":::", "a"], "and there are 1"),
         (["prog", "{0}"], [":::", "a"], "and there are 1"),
+        (
+            ["prog", "x{.}"],
+            [":::", "a"],
+            """{.} is not supported; for the value without its ending: -- sh -c 'PROGRAM""",
+        ),
+        (["prog", "{1/}"], [":::", "a"], """without its directory: -- sh -c 'PROGRAM "${1##*/}"' sh {}"""),
+        (["prog", "{//}"], [":::", "a"], """PROGRAM "$(dirname "$1")"'"""),
+        (["prog", "{}", "{/.}"], [":::", "a"], "without its directory and ending"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(program: list[str], values: list[str], message: str):
@@ -80,6 +88,19 @@ def test_each_row_of_a_file_is_an_iteration(pm: Pm, wd: Path):
     (wd / "params.csv").write_text('T,label\n250,"a b"\n300,c\n')
     pm("submit", "--each", "params.csv", "--name", "rows", "--wait", "--", "printf", "%s|", "${row.T}", "${row.label}")
     assert [(wd / f"rows.{index}.out").read_text() for index in (0, 1)] == ["250|a b|", "300|c|"]
+
+
+def test_a_program_that_uses_no_column_causes_a_warning(pm: Pm, wd: Path):
+    (wd / "params.csv").write_text("p,T\n1,250\n2,300\n")
+    done = pm("submit", "--each", "params.csv", "--name", "rows", "--wait", "--", "echo", "T={T}")
+    assert done.stderr == (
+        "Warning: job 'rows': no parameter of params.csv is used; write ${row.T} for the value of column T\n"
+    )
+
+
+def test_values_without_their_ending_come_from_a_shell(pm: Pm, wd: Path):
+    pm("submit", "--name", "ends", "--wait", "--", "sh", "-c", 'echo "${1%.*}"', "sh", "{}", ":::", "a b.txt")
+    assert (wd / "ends.0.out").read_text() == "a b\n"
 
 
 def test_values_reach_the_program_unchanged(pm: Pm, wd: Path):
@@ -104,6 +125,8 @@ def test_commands_run_in_a_shell(pm: Pm, wd: Path):
         (["--commands", "-", "--", "x"], 2, "--commands has the commands itself; leave out the program"),
         (["echo", ":::", "a"], 2, "write: qcg-pm submit … -- echo"),
         (["--", "echo", ":::"], 2, "there are no values after :::"),
+        (["--", "echo", "{}", "::::", "params.csv"], 2, ":::: is not supported; write --each FILE"),
+        (["::::", "params.csv"], 2, ":::: is not supported; write --each FILE"),
         (["--commands", "missing.txt"], 2, "missing.txt cannot be read: No such file or directory"),
         (["--each", "missing.csv", "--", "x"], 1, "missing.csv cannot be read: No such file or directory"),
         (["--each", "bad.csv", "--", "x"], 1, "bad.csv, line 2: has 1 value; the file has 2 columns: T, p"),

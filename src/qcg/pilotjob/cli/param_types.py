@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from qcg.pilotjob.cluster.registry import resource_names, sources_of_files
+from qcg.pilotjob.description.limits import LARGEST
 
 
 class Number(click.FloatRange):
@@ -43,6 +44,9 @@ class Whole(click.IntRange):
         return int(super().convert(number, param, ctx))
 
 
+PRIORITY = Whole(-LARGEST, LARGEST, example=10)
+
+
 class GpuCount(click.FloatRange):
     """GPUs on each node: a whole number, or a part of one."""
 
@@ -52,7 +56,7 @@ class GpuCount(click.FloatRange):
         super().__init__(min=0, min_open=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from qcg.pilotjob.description.counters import LARGEST, gpus_of  # here: few commands need it
+        from qcg.pilotjob.description.counters import gpus_of  # here: few commands need it
         from qcg.pilotjob.description.errors import DescriptionError
 
         try:

@@ -9,8 +9,18 @@ from typing import Any, NamedTuple
 from qcg.pilotjob.cli.job_from_argv import JobOptionError
 
 VALUES, LINKED = ":::", ":::+"
+FROM_FILES = frozenset({"::::", "::::+"})
+"""Separators of GNU parallel before files of values."""
 _PLACE = re.compile(r"(?<!\$)\{(\d{0,4})\}")
 """`{}` or `{2}`, and not `${2}` of a shell script."""
+_PART = re.compile(r"(?<!\$)\{\d{0,4}(\.|//|/\.|/)\}")
+"""`{.}`, `{/}`, `{//}` and `{/.}` of GNU parallel, also as `{1.}`."""
+_PARTS_IN_SHELL = {
+    ".": ("without its ending", 'PROGRAM "${1%.*}"'),
+    "/": ("without its directory", 'PROGRAM "${1##*/}"'),
+    "//": ("that is its directory", 'PROGRAM "$(dirname "$1")"'),
+    "/.": ("without its directory and ending", 'name=${1##*/}; PROGRAM "${name%.*}"'),
+}
 
 
 class Sweep(NamedTuple):
@@ -33,7 +43,13 @@ class Words(NamedTuple):
 
 
 def split_words(words: Sequence[str]) -> Words:
-    """Split `OPTIONS -- PROGRAM ::: VALUES`; the program or the values may be missing."""
+    """Split `OPTIONS -- PROGRAM ::: VALUES`; the program or the values may be missing. Raises JobOptionError."""
+    unknown = next((word for word in words if word in FROM_FILES), None)
+    if unknown is not None:
+        raise JobOptionError(
+            f"{unknown} is not supported; write --each FILE for the rows of a .csv or .jsonl file, or --commands FILE"
+            " for one shell command a line"
+        )
     first = next((place for place, word in enumerate(words) if word in (VALUES, LINKED)), len(words))
     before, values = list(words[:first]), list(words[first:])
     if "--" not in before:
@@ -79,6 +95,10 @@ def _sweep(program: Sequence[str], names: Sequence[str], iteration: dict[str, An
     variables = [f"${{{name}}}" for name in names]
     if not program:
         return Sweep([], " ".join(variables), iteration)
+    part = next(filter(None, map(_PART.search, program)), None)
+    if part is not None:
+        what, instead = _PARTS_IN_SHELL[part[1]]
+        raise JobOptionError(f"{part[0]} is not supported; for the value {what}: -- sh -c '{instead}' sh {{}}")
     if any(_PLACE.search(word) for word in program):
         return Sweep(
             [_PLACE.sub(lambda match: _inserted(match[1], variables), word) for word in program], None, iteration

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 
 from qcg.pilotjob.description import patterns
 from qcg.pilotjob.description.counters import RESERVED
-from qcg.pilotjob.description.limits import LONGEST_NAME, LONGEST_NAME_WRITTEN
+from qcg.pilotjob.description.limits import LARGEST, LONGEST_NAME, LONGEST_NAME_WRITTEN
 from qcg.pilotjob.description.memory import Memory
 from qcg.pilotjob.description.model import ModelName, SharingName
 from qcg.pilotjob.description.patterns import ignoring_case
@@ -21,10 +21,6 @@ from qcg.pilotjob.description.retry import Retry
 MODELS: tuple[ModelName, ...] = ("default", "threads", "openmpi", "intelmpi", "srunmpi")
 SCHEDULERS: tuple[SharingName, ...] = ("maximum-iters", "split-into")
 NODE_RESOURCES: tuple[str, ...] = ("gpu", "mem")
-
-LARGEST = 2**31 - 1
-"""Maximum of every count and index: beyond any machine, and within every number format in use."""
-
 
 Count = Annotated[int, Meta(ge=1, le=LARGEST)]
 Index = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]

@@ -1,7 +1,9 @@
-"""Limits on the length of job names and of strings after variable substitution."""
+"""Limits on numbers, on the length of job names, and on strings after variable substitution."""
 
 from __future__ import annotations
 
+LARGEST = 2**31 - 1
+"""Maximum of every count and index: beyond any machine, and within every number format in use."""
 LONGEST_NAME = 200
 """Maximum bytes of a job name in UTF-8: `NAME.12345.out` must still be a valid file name."""
 LONGEST_NAME_WRITTEN = 2000

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from qcg.pilotjob.description.counters import check_counter, gpus_of
 from qcg.pilotjob.description.errors import DescriptionError, Problem, join_path, quoted, suggestion
 from qcg.pilotjob.description.forms import (
-    LARGEST,
     MODELS,
     NODE_RESOURCES,
     SCHEDULERS,
@@ -21,6 +20,7 @@ from qcg.pilotjob.description.forms import (
     Word,
 )
 from qcg.pilotjob.description.iteration import Iteration
+from qcg.pilotjob.description.limits import LARGEST
 from qcg.pilotjob.description.memory import parse_memory
 from qcg.pilotjob.description.model import (
     ANY_HOST,

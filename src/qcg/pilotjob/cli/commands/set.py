@@ -9,7 +9,7 @@ import click
 
 from qcg.pilotjob.cli.bulk_action import apply_to_jobs
 from qcg.pilotjob.cli.manager_lookup import on_manager
-from qcg.pilotjob.cli.param_types import GpuCount, Whole
+from qcg.pilotjob.cli.param_types import PRIORITY, GpuCount
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option
 
@@ -32,7 +32,7 @@ def _amount(context: click.Context, parameter: click.Parameter, given: str | Non
 
 @click.command("set")
 @click.argument("names", nargs=-1, required=True, shell_complete=job_names(final=False))
-@click.option("--priority", type=Whole(example=10), metavar="N", help="Jobs with higher priorities are started first.")
+@click.option("--priority", type=PRIORITY, metavar="N", help="Jobs with higher priorities are started first.")
 @click.option("--cores", metavar="N", callback=_amount, help="Cores, or cores on each node: 4, or a range 2-8.")
 @click.option("--nodes", metavar="N", callback=_amount, help="Nodes: 2, or a range 1-4.")
 @click.option("--gpus", type=GpuCount(), metavar="N", help="GPUs on each node: 2, or a part of one such as 0.5.")

@@ -16,7 +16,7 @@ from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.options import check_retry, seconds_of
-from qcg.pilotjob.cli.param_types import GpuCount, Whole
+from qcg.pilotjob.cli.param_types import PRIORITY, GpuCount, Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.suggestions import suggest_options
@@ -39,7 +39,10 @@ class WithProgram(click.Command):
     """A command whose arguments after `--` are a program and its arguments, not options; after `:::`, values."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = split_words(args)
+        try:
+            words = split_words(args)
+        except JobOptionError as error:
+            raise click.UsageError(str(error), ctx) from None
         ctx.meta[PROGRAM], ctx.meta[VALUES] = words.program, words.values
         try:
             return super().parse_args(ctx, words.options)
@@ -152,7 +155,7 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
 )
 @click.option(
     "--priority",
-    type=Whole(example=10),
+    type=PRIORITY,
     metavar="N",
     help="Jobs with higher priorities are started first; 0 by default.",
 )
