@@ -367,3 +367,25 @@ def test_why_explains_waits_for_a_counter_of_a_node_or_a_part_of_a_gpu() -> None
         "it needs 1 core on one node and 0.5 GPU, and no node has 0.5 GPU free; 1 job ahead of it"
     )
     assert why(driver, "c").details["wanted"]["gpus"] == 0.5
+
+
+def test_no_start_is_promised_that_a_job_ahead_without_its_counters_may_prevent() -> None:
+    driver = licensed(4, 1, patience=1000.0)
+    driver.submit(
+        job("lic", own=LICENSE, wt=8, priority=20), job("hi", 4, own=LICENSE, wt=8, priority=10), job("wide", 4, wt=5)
+    )
+    driver.schedule()
+    driver.start("lic")
+    sentence = why(driver, "wide").sentence
+    assert "expected to start by" in sentence
+    assert sentence.endswith(", unless 'hi' starts first, which is ahead and waits for named resources")
+    driver.end("lic")
+    assert driver.schedule() == ["hi on n1[0:1:2:3]"]
+
+
+def test_a_job_behind_that_lacks_counters_takes_nothing_from_a_promised_start() -> None:
+    driver = licensed(4, 1, patience=1000.0)
+    driver.submit(job("lic", own=LICENSE, wt=8), job("wide", 4, wt=5), job("late", 4, own=LICENSE, wt=8))
+    driver.schedule()
+    driver.start("lic")
+    assert "unless" not in why(driver, "wide").sentence

@@ -95,6 +95,8 @@ class WaitExplainer:
         self._backfill = Backfill(core, self._left, keep=False)
         self._keepers: dict[str, Head] = {}
         """The heads of lines for which counters of the run are kept, by name of the counter."""
+        self._lacking_counters: list[Head] = []
+        """The heads of lines for which counters of the run are taken or kept, in order."""
         self._blockers = self._find_blockers()
         self._count_ahead = JobsAhead(core.queue).count if count_ahead is None else count_ahead
         self._dependents: dict[Job, frozenset[Job]] = {}
@@ -300,7 +302,20 @@ class WaitExplainer:
         sentence = f"expected to start by {at}, when {name!r} has ended on {node}"
         if learned:
             sentence += ", if jobs take no longer than those before them"
-        return {"sentence": sentence, "at": at, "after": name, "node": node, "learned": learned}
+        expected = {"at": at, "after": name, "node": node, "learned": learned}
+        if (ahead := self._ahead_without_counters(reserved)) is not None:
+            expected["unless"] = name_of(ahead[3].first.job, ahead[1])
+            sentence += f", unless {expected['unless']!r} starts first, which is ahead and waits for named resources"
+        return {"sentence": sentence, **expected}
+
+    def _ahead_without_counters(self, reserved: Reservation) -> Head | None:
+        """The first job that is ahead of a reserved one and lacks counters of the run: when they become free is not
+        forecast, and then it may take the reserved cores."""
+        place = reserved.order, reserved.position
+        return next(
+            (head for head in self._lacking_counters if head[:2] < place and reserved.group in head[3].target.groups),
+            None,
+        )
 
     def _find_blockers(self) -> dict[str, Head]:
         """The heads of lines that later jobs may not overtake, by group, by the rule of the scheduler."""
@@ -311,7 +326,9 @@ class WaitExplainer:
             has_counters = own is None or (counters.has(own, self._keepers) and self._backfill.keeper(own) is None)
             if has_counters and fits(line.request, self._candidates(line.request)):
                 continue
-            if has_counters and self._core.patience > 0:
+            if not has_counters:
+                self._lacking_counters.append(head)
+            elif self._core.patience > 0:
                 self._backfill.add_waiting(head)
             if line.served > self._overdue:
                 continue
