@@ -477,7 +477,7 @@ def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Reso
 def grown(
     description: JobDescription, request: ResourceRequest, retries: list[str], specs: list[NodeSpec]
 ) -> tuple[ResourceRequest, float]:
-    """The request and wall time of an attempt after these retries: at most the existing resources."""
+    """The request and wall time of an attempt after these retries: of memory and of cores at most what exists."""
     steps = sum(cause in ("exit", "signal", "timeout", "memory") for cause in retries)
     growth = description.retry.grow if description.retry is not None else None
     wall_time = description.wall_time or 0.0
@@ -485,6 +485,11 @@ def grown(
         return request, wall_time
     if wall_time and growth.wall_time is not None:
         wall_time = grown_value(growth.wall_time, wall_time, steps)
+
+    def fits(wanted: ResourceRequest) -> bool:
+        return choose_in_group([FreeNode(spec) for spec in specs], wanted) is not None
+
+    total = sum(len(spec.cores) for spec in specs)
     for number in range(steps, 0, -1):
         memory, cores = request.memory, request.cores
         if memory and growth.memory is not None:
@@ -497,9 +502,22 @@ def grown(
             least = math.ceil(grown_value(growth.cores, cores.least, number))
             most = None if cores.most is None else math.ceil(grown_value(growth.cores, cores.most, number))
             cores = Amount(least, most)
-        wanted = msgspec.structs.replace(request, cores=cores, memory=memory)
-        if choose_in_group([FreeNode(spec) for spec in specs], wanted) is not None:
-            return wanted, wall_time
+        whole = msgspec.structs.replace(request, cores=cores, memory=memory)
+        less_memory = [spec.memory for spec in specs if request.memory < spec.memory < memory]
+        alone = [msgspec.structs.replace(request, memory=amount) for amount in (memory, *sorted(less_memory)[::-1])]
+        limited = next(filter(fits, alone), request)
+        if cores is not None and request.cores is not None and cores != request.cores:
+            fewer = range(min(cores.least - 1, total), request.cores.least, -1)
+            alone = [
+                msgspec.structs.replace(
+                    request, cores=Amount(count, count if cores.most == cores.least else cores.most)
+                )
+                for count in (cores.least, *fewer)
+            ]
+            limited = msgspec.structs.replace(limited, cores=next(filter(fits, alone), request).cores)
+        for wanted in (whole, limited):
+            if fits(wanted):
+                return wanted, wall_time
     return request, wall_time
 
 

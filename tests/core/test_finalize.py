@@ -131,16 +131,16 @@ def test_dependents_on_one_of_many_iterations_omitted_together_are_omitted(monke
     assert driver.schedule() == ["e on n1[0]"]
 
 
-def test_a_million_same_index_dependents_are_omitted_with_one_effect() -> None:
+def test_many_same_index_dependents_are_omitted_with_one_effect() -> None:
     driver = CoreDriver(machine(1))
-    driver.submit(job("b", its=1_000_000), job("c", its=1_000_000, after="b:${it}"))
+    driver.submit(job("b", its=100_000), job("c", its=100_000, after="b:${it}"))
     driver.schedule()
     driver.end("b:0")
     effects = driver.core.handle(Cancel(["b"]), 10.0)
     (together,) = [effect for effect in effects if isinstance(effect, IterationsFinal)]
-    assert together.bitmap.count(1) == 999_999
+    assert together.bitmap.count(1) == 99_999
     assert len(effects) == 4
-    assert driver.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
+    assert driver.core.state.iteration_counts == [1, 0, 0, 1, 0, 99_999, 99_999]
 
 
 def test_a_withdrawn_job_is_not_omitted_with_its_prerequisite() -> None:

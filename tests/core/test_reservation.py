@@ -383,7 +383,7 @@ def arrivals() -> st.SearchStrategy[list[tuple[float, ResourceRequest, float, fl
 
 
 @pytest.mark.sampled
-@settings(max_examples=per_tier(150, 3000), deadline=None)
+@settings(max_examples=per_tier(75, 3000), deadline=None)
 @given(node_lists(), arrivals())
 def test_a_reserved_job_starts_by_its_time_if_wall_times_are_true(
     nodes: list[NodeSpec], wanted: list[tuple[float, ResourceRequest, float, float]]

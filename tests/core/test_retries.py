@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.core.attempt_end import MEMORY_ADVICE
 from qcg.pilotjob.core.can_progress import NO_TIME, why_over
 from qcg.pilotjob.core.effects import Requeued, WakeAt
 from qcg.pilotjob.core.events import AttemptEnded, ShutDown
@@ -103,6 +104,24 @@ def test_causes_and_exit_codes_decide(exit_code: int, reason: str, policy: Retry
     driver = started(job("a", retry=policy))
     driver.end("a", exit_code=exit_code, reason=reason, message="it ended")
     assert (driver.states()["a"] == "QUEUED") == retried
+
+
+@pytest.mark.parametrize(
+    ("memory", "policy", "end"),
+    [
+        (100, None, f"too much. {MEMORY_ADVICE}"),
+        (100, RetryPolicy({"exit": 1}), f"too much. {MEMORY_ADVICE}"),
+        (100, RetryPolicy({"memory": 1}), "too much. (attempt 2)"),
+        (0, None, "too much."),
+    ],
+)
+def test_a_retry_for_memory_is_advised_to_jobs_without_one(memory: int, policy: RetryPolicy | None, end: str):
+    driver = started(job("a", memory=memory, retry=policy), nodes=[node("n1", 4, memory=1000)])
+    lines = driver.end("a", exit_code=-9, reason="memory", message="too much.")
+    if policy is not None and "memory" in policy.budgets:
+        again(driver)
+        lines = driver.end("a", exit_code=-9, reason="memory", message="too much.")
+    assert lines[0] == f"a FAILED: {end}"
 
 
 def test_a_cancelled_job_is_not_retried_even_if_it_fails_before_it_is_killed():
@@ -247,7 +266,35 @@ def test_growth_stops_at_what_the_nodes_have():
         driver.end("a", exit_code=1)
         assert len(again(driver)) == 1
         seen.append(demand(driver)[1])
-    assert seen == [600, 600, 600]
+    assert seen == [600, 1000, 1000]
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "growth", "nodes", "demands"),
+    [
+        (3, 100, RetryGrowth(memory=2.0, cores=2.0), [node("n1", 4, memory=1000)], [(200, 4), (400, 4), (800, 4)]),
+        (3, 0, RetryGrowth(cores=1.5), [node("n1", 4)], [(0, 4), (0, 4)]),
+        (3, 0, RetryGrowth(cores=3.0), [node("n1", 4), node("n2", 4)], [(0, 8), (0, 8)]),
+        (1, 100, RetryGrowth(memory=(200.0, 9000.0), cores=2.0), [node("n1", 4, memory=500)], [(200, 2), (500, 4)]),
+        # No node has both, so the growth of the first step stays.
+        (
+            2,
+            100,
+            RetryGrowth(memory=2.0, cores=2.0),
+            [node("small", 4, memory=1000), node("large", 8, memory=100)],
+            [(200, 4), (200, 4)],
+        ),
+    ],
+)
+def test_memory_and_cores_grow_each_up_to_what_the_nodes_have(
+    cores: int, memory: int, growth: RetryGrowth, nodes: Any, demands: list[tuple[int, int]]
+):
+    policy = RetryPolicy({"exit": 5}, grow=growth)
+    driver = started(job("a", cores, memory=memory, retry=policy), nodes=nodes)
+    for expected in demands:
+        driver.end("a", exit_code=1)
+        assert len(again(driver)) == 1
+        assert demand(driver)[1:] == expected
 
 
 def test_iterations_that_have_grown_alike_start_in_their_order():

@@ -157,7 +157,7 @@ EVERYTHING: list[Any] = [
                     "delay": "10s",
                     "factor": 1.5,
                     "max_delay": 600,
-                    "grow": {"wt": ["2h", 9000], "mem": [4096, "8GB"], "numCores": 2},
+                    "grow": {"wt": ["2h", 9000], "mem": [4 << 30, "8GB"], "numCores": 2},
                 },
                 "priority": -3,
                 "hold": True,

@@ -55,9 +55,9 @@ def test_all_keys_can_be_combined():
     assert policy(given, wt="30s", nodeCrs={"mem": 100}, numCores=1) == expected
 
 
-def test_memory_grows_to_amounts_as_in_mem_or_to_numbers_of_mebibytes():
+def test_memory_grows_to_amounts_as_in_mem():
     growth = RetryGrowth(None, (200.0, 1024.0, 1536.0, 2048.0), None)
-    grown = policy({"grow": {"mem": ["200MB", "1GB", "1.5g", 2048]}}, mem="100MB")
+    grown = policy({"grow": {"mem": ["200MB", "1GB", "1.5g", 2 << 30]}}, mem="100MB")
     assert grown == RetryPolicy(dict.fromkeys(DEFAULT_CAUSES, 1), grow=growth)
 
 
@@ -82,9 +82,15 @@ def test_memory_grows_to_amounts_as_in_mem_or_to_numbers_of_mebibytes():
         ({"factor": 0.5}, "jobs[0].retry.factor: "),
         ({"grow": {"wt": 2}}, "jobs[0].retry.grow.wt: the job has no wall time"),
         ({"grow": {"mem": 2}}, "jobs[0].retry.grow.mem: the job asks for no memory"),
-        ({"grow": {"mem": [200, "1 gig"]}}, 'jobs[0].retry.grow.mem[1]: "1 gig" is not an amount of memory; write it'),
+        ({"grow": {"wt": [0]}}, 'jobs[0].retry.grow.wt[0]: the wall time "0" must be longer than zero'),
+        ({"grow": {"wt": ["1m", "long"]}}, 'jobs[0].retry.grow.wt[1]: "long" is not a wall time'),
+        ({"grow": {"mem": [4096]}}, 'jobs[0].retry.grow.mem[0]: "4096" is less than 1 MB; a number without a unit'),
+        (
+            {"grow": {"mem": ["1GB", "1 gig"]}},
+            'jobs[0].retry.grow.mem[1]: "1 gig" is not an amount of memory; write it',
+        ),
         ({"grow": {"mem": ["512"]}}, 'jobs[0].retry.grow.mem[0]: "512" is less than 1 MB; a number without a unit'),
-        ({"grow": {"mem": [True]}}, "jobs[0].retry.grow.mem[0]: must be a string or a whole number"),
+        ({"grow": {"mem": [True]}}, "jobs[0].retry.grow.mem[0]: must be a string or a number, not true"),
         ({"grow": {"mem": []}}, "jobs[0].retry.grow.mem: is an empty list"),
         ({"grow": {"disk": 2}}, "jobs[0].retry.grow.disk: unknown key"),
     ],
@@ -93,6 +99,12 @@ def test_a_wrong_policy_is_named_with_its_path(given: Any, problem: str):
     assert any(found.startswith(problem) for found in problems_of(simple(retry=given))), problems_of(
         simple(retry=given)
     )
+
+
+def test_listed_memory_is_not_below_that_of_the_first_attempt():
+    given = simple(mem="1GB", retry={"grow": {"mem": ["2GB", "500MB"]}})
+    sentence = 'has an amount below the memory of the first attempt, "mem"'
+    assert problems_of(given) == [f"jobs[0].retry.grow.mem: {sentence}"]
 
 
 def test_whole_nodes_and_shares_cannot_grow_in_cores():

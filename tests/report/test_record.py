@@ -13,7 +13,7 @@ from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.records import PastAttemptRecord
 from qcg.pilotjob.report.entries import text_entry
-from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
+from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form, retry_form
 
 
 def read(form: dict[str, Any]) -> JobDescription:
@@ -32,6 +32,12 @@ def read(form: dict[str, Any]) -> JobDescription:
 )
 def test_an_execution_is_reported_as_it_was_written(execution: dict[str, Any]):
     assert execution_form(read({"name": "j", "execution": execution}).execution) == execution
+
+
+def test_growing_memory_is_reported_as_it_was_written():
+    retry = {"on": {"memory": 2}, "grow": {"mem": ["200MB", "300MB"]}}
+    description = read({"name": "j", "execution": {"exec": "x"}, "resources": {"mem": "100MB"}, "retry": retry})
+    assert retry_form(description.retry) == retry
 
 
 @pytest.mark.parametrize(

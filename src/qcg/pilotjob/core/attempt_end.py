@@ -6,8 +6,9 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.finalize import FinalState, make_final
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.core.node_health import attempt_failed, attempt_lost, attempt_succeeded
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, PastAttempt
-from qcg.pilotjob.core.retries import queue_again, retry_attempt, try_elsewhere
+from qcg.pilotjob.core.retries import policy_of, queue_again, retry_attempt, try_elsewhere
 from qcg.pilotjob.host.records import Ended, EndReason
 
 SIGNALS = {
@@ -33,6 +34,7 @@ SIGNALS = {
 """Names of the signals that end processes, by number as on Linux."""
 MAX_LOSSES = 10
 """Lost attempts after which a job is FAILED even if lost attempts are rerun: the job itself may crash its hosts."""
+MEMORY_ADVICE = 'With "retry": {"on": ["memory"], "grow": {"mem": 2}} it starts again with more.'
 
 
 def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float | None = None) -> None:
@@ -60,6 +62,8 @@ def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float |
             return
         if cause == EndReason.UNSTARTABLE and try_elsewhere(core, attempt, message, at):
             return
+        if cause == EndReason.MEMORY and _may_grow(core, attempt):
+            message = f"{message} {MEMORY_ADVICE}"
         message = _after_retries(core, attempt, message)
     make_final(core, FinalState(attempt.job, attempt.position, state, message, attempt, record.exit_code), at=at)
 
@@ -77,6 +81,13 @@ def _after_retries(core: CoreState, attempt: Attempt, message: str) -> str:
     return (
         f"{message} (attempt {attempt.ordinal})" if past is not None and (past.retries or past.unstartable) else message
     )
+
+
+def _may_grow(core: CoreState, attempt: Attempt) -> bool:
+    """Whether a retry policy for memory would help: the job asks for memory, and is not retried for the lack of it."""
+    policy = policy_of(core, attempt.job)
+    asked = entry_of(attempt.job, attempt.position).line.request.memory
+    return asked > 0 and (policy is None or not policy.budgets.get(EndReason.MEMORY))
 
 
 def _was_signalled(core: CoreState, attempt: Attempt) -> bool:

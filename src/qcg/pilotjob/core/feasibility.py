@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import ANY_HOST, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import ANY_HOST, Amount, OwnResources, ResourceRequest
 
 MAX_SIZES = 3
 """Number of different node sizes that a message lists."""
@@ -57,6 +57,31 @@ def fits_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
     if any(node.slots for node in nodes):
         return any(node.cores and _gives_slot(request.own, node) for node in nodes)
     return least(request) <= capacity(request, nodes)
+
+
+def with_existing_memory(request: ResourceRequest, least: int, nodes: Sequence[NodeSpec]) -> ResourceRequest:
+    """The request with as much of its memory as these nodes have for it, but not less than `least`."""
+    amounts = {node.memory for node in nodes if least < node.memory < request.memory}
+    for amount in (request.memory, *sorted(amounts, reverse=True)):
+        limited = structs.replace(request, memory=amount)
+        if fits(limited, nodes):
+            return limited
+    return structs.replace(request, memory=least)
+
+
+def with_existing_cores(request: ResourceRequest, first: Amount, nodes: Sequence[NodeSpec]) -> ResourceRequest:
+    """The request with as many of its cores as these nodes have for it, but not fewer than `first`."""
+    assert request.cores is not None
+    least, most = request.cores.least, request.cores.most
+    numbers: set[int] = set()
+    for members in groups_for(request, nodes).values():
+        numbers.update([capacity(request, members)] if request.nodes is None else [len(node.cores) for node in members])
+    possible = sorted([number for number in numbers if first.least < number < least], reverse=True)
+    for number in (least, *possible):
+        limited = structs.replace(request, cores=Amount(number, number if most == least else most))
+        if fits(limited, nodes):
+            return limited
+    return structs.replace(request, cores=first)
 
 
 def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:

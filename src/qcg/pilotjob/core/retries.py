@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.effects import Requeued, WakeAt
-from qcg.pilotjob.core.feasibility import why_never
+from qcg.pilotjob.core.feasibility import fits, with_existing_cores, with_existing_memory
 from qcg.pilotjob.core.finalize import is_met, make_position_ready
 from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.node_health import AVOID_SECONDS, can_try_elsewhere, node_to_avoid, note_failure
@@ -207,11 +207,13 @@ _NO_RETRY = _RetryOfJob()
 
 
 def _grown_request(core: CoreState, own: _RetryOfJob, current: ResourceRequest, steps: int) -> ResourceRequest:
-    """The request after so many steps, or the largest one before it that the nodes of the run can satisfy.
+    """The request after so many steps, with at most the memory and the cores that the nodes of the run have; the
+    request of an earlier step where no node has both.
 
     `current`: the request of the last attempt. Sizes chosen by an iteration scheduler do not grow.
     """
     assert own.retry is not None
+    specs = core.pool.specs
     cores_shared = own.sharing is not None and own.sharing.of == "cores"
     cores = current.cores if cores_shared else own.request.cores
     first = replace(current, memory=own.request.memory, cores=cores)
@@ -219,6 +221,12 @@ def _grown_request(core: CoreState, own: _RetryOfJob, current: ResourceRequest, 
         grown = grown_request(own.retry, first, number)
         if cores_shared:
             grown = replace(grown, cores=cores)
-        if why_never(grown, core.pool.specs) is None:
+        if fits(grown, specs):
+            return grown
+        memory = with_existing_memory(replace(first, memory=grown.memory), first.memory, specs).memory
+        if cores is not None and grown.cores != cores:
+            grown = with_existing_cores(replace(first, cores=grown.cores), cores, specs)
+        grown = replace(grown, memory=memory)
+        if fits(grown, specs):
             return grown
     return first

@@ -34,7 +34,8 @@ Duration = Union[str, float, int]
 Cause = Annotated[str, Meta(extra_json_schema={"enum": list(CAUSES)})]
 _Pause = Annotated[Duration, Meta(extra_json_schema=patterns.DURATION)]
 Factor = Annotated[float, Meta(ge=1, le=1000)]
-_AMOUNT = Meta(extra_json_schema={"pattern": patterns.MEMORY["pattern"]})
+_WallTime = Annotated[Duration, Meta(extra_json_schema=patterns.WALL_TIME)]
+_Amount = Annotated[Union[str, float, int], Meta(extra_json_schema=patterns.MEMORY)]
 _NOT_EMPTY = Meta(extra_json_schema={"minItems": 1})
 
 
@@ -42,14 +43,14 @@ class GrowForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False)
     """What grows with each attempt: a factor, or a list of values for the second, third and further attempts."""
 
     wt: Annotated[
-        Factor | Annotated[list[_Pause], _NOT_EMPTY] | None,
+        Factor | Annotated[list[_WallTime], _NOT_EMPTY] | None,
         Meta(description="Wall time: a factor, or the wall times of the second, third and further attempts."),
     ] = None
     mem: Annotated[
-        Factor | Annotated[list[Annotated[int, Meta(ge=1, le=MAX_COUNT)] | Annotated[str, _AMOUNT]], _NOT_EMPTY] | None,
+        Factor | Annotated[list[_Amount], _NOT_EMPTY] | None,
         Meta(
-            description="Memory on each node: a factor, or amounts for the second, third and further attempts, such as"
-            " 4GB. A bare number is a number of MiB.",
+            description="Memory on each node: a factor, or amounts for the second, third and further attempts, as in"
+            " the memory of the job: 4GB, or a number of bytes.",
             examples=[["4GB", "8GB"]],
         ),
     ] = None
@@ -148,6 +149,8 @@ def check_growth(
             problems.append(Problem(f"{path}.grow.wt", 'the job has no wall time that could grow; give it "wt"'))
         if growth.memory is not None and not request.memory:
             problems.append(Problem(f"{path}.grow.mem", 'the job asks for no memory; give it "mem"'))
+        elif isinstance(growth.memory, tuple) and growth.memory and min(growth.memory) < request.memory:
+            problems.append(Problem(f"{path}.grow.mem", 'has an amount below the memory of the first attempt, "mem"'))
         if growth.cores is not None and (shared or request.cores is None):
             sentence = "the number of cores is left to a scheduler, or the job takes whole nodes; give numCores"
             problems.append(Problem(f"{path}.grow.numCores", sentence))
@@ -265,17 +268,23 @@ def _duration(given: Duration | None, default: float, path: str, problems: list[
         return default
 
 
+def _wall_time(given: Duration, path: str, problems: list[Problem]) -> float:
+    try:
+        return parse_wall_time(given)
+    except DescriptionError as error:
+        problems.extend(Problem(path, problem.sentence) for problem in error.problems)
+        return 1.0
+
+
 def _growth(form: GrowForm, path: str, problems: list[Problem]) -> RetryGrowth | None:
     wall_time: Steps | None
     if isinstance(form.wt, list):
-        wall_time = tuple(
-            [_duration(given, 1.0, f"{path}.wt[{number}]", problems) for number, given in enumerate(form.wt)]
-        )
+        wall_time = tuple([_wall_time(given, f"{path}.wt[{number}]", problems) for number, given in enumerate(form.wt)])
     else:
         wall_time = form.wt
     memory: Steps | None
     if isinstance(form.mem, list):
-        memory = tuple([_mebibytes(given, f"{path}.mem[{number}]", problems) for number, given in enumerate(form.mem)])
+        memory = tuple([_memory(given, f"{path}.mem[{number}]", problems) for number, given in enumerate(form.mem)])
     else:
         memory = form.mem
     growth = RetryGrowth(wall_time, memory, _steps(form.num_cores))
@@ -284,9 +293,8 @@ def _growth(form: GrowForm, path: str, problems: list[Problem]) -> RetryGrowth |
     return growth
 
 
-def _mebibytes(given: int | str, path: str, problems: list[Problem]) -> float:
-    if not isinstance(given, str):
-        return float(given)
+def _memory(given: str | float, path: str, problems: list[Problem]) -> float:
+    """An amount in MiB."""
     try:
         return float(parse_memory(given))
     except DescriptionError as error:

@@ -153,6 +153,8 @@ def retry_form(policy: RetryPolicy | None) -> dict[str, Any]:
         form["grow"] = {
             key: list(steps) if isinstance(steps, tuple) else steps for key, steps in grow.items() if steps is not None
         }
+        if isinstance(policy.grow.memory, tuple):
+            form["grow"]["mem"] = [f"{amount:.0f}MB" for amount in policy.grow.memory]
     return form
 
 
