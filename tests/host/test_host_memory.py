@@ -1,5 +1,6 @@
 """Memory limits of jobs, enforced by a job host with real processes. Python 3.6 reads this file."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -22,9 +23,30 @@ class MemoryLimitTest(HostTest):
     def test_a_job_that_uses_too_much_is_ended_with_a_message_that_names_limit_and_peak(self):
         ended = self.run_job(*python(EAT), memory=100)
         assert ended.reason == "memory"
-        assert ended.exit_code in (-15, -9)
+        assert ended.exit_code == -9
         assert "MiB of memory, more than the 100.0 MiB of its limit; ask for more with" in ended.message
         assert ended.usage.memory << 10 > 100 * MIB
+
+    def test_a_job_over_its_limit_gets_no_signal_before_it_is_killed(self):
+        handler = "import os, signal\ndef end(*_):\n    open('sig', 'w').close()\n    os._exit(0)\n"
+        ended = self.run_job(*python(handler + "signal.signal(signal.SIGTERM, end)\n" + EAT), memory=100)
+        assert (ended.reason, ended.exit_code) == ("memory", -9)
+        assert not os.path.exists(self.path("sig"))
+
+    def test_a_job_that_has_succeeded_before_it_is_killed_succeeds(self):
+        code = "import time\nblock = bytearray(200 << 20)\ntime.sleep(0.5)\n"
+        self.host.start([self.launch("job", *python(code), memory=100)])
+        measure = self.host._limits.memory.measure
+
+        def measure_slowly(now, jobs):
+            over = measure(now, jobs)
+            if over:
+                os.waitid(os.P_PID, over[0][0].start.pid, os.WEXITED | os.WNOWAIT)
+            return over
+
+        with mock.patch.object(self.host._limits.memory, "measure", measure_slowly):
+            ended = self.ended("job")
+        assert (ended.reason, ended.exit_code, ended.message) == ("exit", 0, "")
 
     def test_a_job_that_stays_below_its_limit_succeeds(self):
         code = "import time\nblock = bytearray(60 << 20)\ntime.sleep(0.3)\n"
@@ -139,8 +161,8 @@ class KernelKillTest(HostTest):
 
 
 class MemoryGroupTest(HostTest):
-    """Directories stand in for cgroups: the kernel of the machine may have none of version 2 with memory. Where it has,
-    one test uses a real one."""
+    """Directories stand in for cgroups: the kernel of the machine may have none of version 2 with memory.
+    `real_cgroups.py` tests with real ones."""
 
     def setUp(self):
         HostTest.setUp(self)
@@ -204,53 +226,15 @@ class MemoryGroupTest(HostTest):
         )
         assert (ended.usage.memory, ended.usage.user, ended.usage.system) == (100 << 10, 8_000_000, 1_000_000)
 
-    def test_the_kernel_ends_a_job_at_its_limit(self):
-        """With a real cgroup where the machine can make one, so that this test is never skipped."""
-        real = self._real_group()
-        if real:
-            self.own = real
-            self._host_with_groups()
-            ended = self.run_job(*python(EAT), memory=100)
-            assert self.host._limits.memory.next_measurement is None, f"it was watched instead: {self.log}"
-            groups = self.host._limits.memory._groups
-            assert groups is not None
-            for path in [os.path.join(real, name) for name in os.listdir(real) if name.startswith("qcg-pm-")]:
-                self.until(lambda path=path: groups._remove(path), "the end of the cgroup")  # it was busy before
-        else:
-            self._host_with_groups()
-            with mock.patch.object(os, "mkdir", self._mkdir):
-                self.host.start([self.launch("job", *python(WAIT), memory=100)])
-                self.until(lambda: self.made, "the cgroup")
-            self._fill(self.made[0], "memory.events", "oom_kill 1\n")
-            self._fill(self.made[0], "memory.peak", str(100 * MIB))
-            os.kill(self.host._jobs["job"].start.pid, 9)
-            ended = self.ended("job")
-        assert (ended.reason, ended.exit_code) == ("memory", -9)
-        assert "of its limit, and the kernel ended" in ended.message
-        assert 0 < ended.usage.memory <= max(100 << 10, own_peak() >> 10)
-
-    def _real_group(self, controller="memory"):
-        """A cgroup of version 2 below the root that gives its children this controller; empty where the controller
-        belongs to version 1, or where cgroups may not be made."""
-        with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-            roots = [line.split()[4] for line in mounts if " - cgroup2 " in line]
-        if not roots or controller not in self._content(roots[0], "cgroup.controllers").split():
-            return ""
-        group = os.path.join(roots[0], f"test-qcg-pm-{os.getpid()}")
-        try:
-            if controller not in self._content(roots[0], "cgroup.subtree_control").split():
-                self._control(roots[0], "+" + controller)
-                self.addCleanup(self._control, roots[0], "-" + controller)
-            MKDIR(group)
-        except OSError:
-            return ""
-        self.addCleanup(os.rmdir, group)
-        self._control(group, "+" + controller)
-        return group
-
-    def _control(self, group, change):
-        with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
-            file.write(change)
+    def test_a_job_below_its_limit_that_the_kernel_ended_is_not_said_to_have_used_all_of_it(self):
+        self._host_with_groups()
+        with mock.patch.object(os, "mkdir", self._mkdir):
+            self.host.start([self.launch("job", *python(WAIT), memory=100)])
+            self.until(lambda: self.made, "the cgroup")
+        self._fill(self.made[0], "memory.events", "oom 0\noom_kill 1\n")
+        os.kill(self.host._jobs["job"].start.pid, 9)
+        ended = self.ended("job")
+        assert (ended.reason, ended.message) == ("memory", memory_limits.OUT_OF_MEMORY)
 
     def test_a_job_that_succeeds_in_its_cgroup_has_its_peak(self):
         self._host_with_groups()
@@ -283,6 +267,23 @@ class MemoryGroupTest(HostTest):
         assert self._content(self.own, "cgroup.subtree_control") == "+memory"
         assert [os.path.basename(path) for path in self.made] == ["qcg-pm-agent"]
         assert self._content(self.made[0], "cgroup.procs") == str(os.getpid())
+
+    def test_a_later_agent_in_a_divided_cgroup_makes_cgroups_beside_its_own(self):
+        agent = os.path.join(self.own, "qcg-pm-agent")
+        self._make_group(agent, controllers="cpu memory", subtree_control="")
+        with mock.patch.object(os, "mkdir", self._mkdir):
+            group = MemoryGroups(self.log.append, own=agent).limit("job", os.getpid(), 1024)
+        assert os.path.dirname(group) == self.own
+
+    def test_cgroups_that_were_busy_are_removed_at_the_end(self):
+        groups = self._groups()
+        group = os.path.join(self.own, "job")
+        os.makedirs(group)
+        with mock.patch.object(os, "rmdir", side_effect=OSError(errno.EBUSY, "Device or resource busy")):
+            groups.ended(group)
+        assert os.path.exists(group)
+        groups.remove_left()
+        assert not os.path.exists(group)
 
     def test_without_a_memory_controller_there_are_no_cgroups(self):
         self._fill(self.own, "cgroup.controllers", "cpu pids")

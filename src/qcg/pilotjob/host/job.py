@@ -64,6 +64,11 @@ class ActiveJob:
         for."""
 
     @property
+    def may_have_succeeded(self) -> bool:
+        """Whether success before the first signal counts, although the job is being ended: it was not cancelled."""
+        return self.reason in (EndReason.CLOSED, EndReason.MEMORY)
+
+    @property
     def is_simple(self) -> bool:
         """Whether nothing but its end has to be recorded if it succeeds, so that a lane runner can do the rest."""
         if self.reason != EndReason.EXIT or self.exit_code is not None or self.has_files or self.report >= 0:

@@ -60,3 +60,7 @@ class JobLimits:
         """Complete the record of a job that has no processes any more."""
         if job.memory_limit or may_be_out_of_memory(job):
             self.memory.ended(job)
+
+    def close(self) -> None:
+        """To be called when no process of a job is left."""
+        self.memory.close()

@@ -6,9 +6,8 @@ Its driver has the loop, and makes these calls in each turn, in this order:
 2. `turn`, which starts jobs in the lanes that are free by now;
 3. `take_records`, or the ledger's `flush` while the records can wait.
 
-`sync_ledger` waits for the disk, so it is best called last. With a lane runner it precedes `turn`, which offers the
-lanes again that a compaction has taken back. Then the driver waits until `next_deadline` or `sync_due` of the ledger;
-not at all when `turn` has returned True.
+`sync_ledger` waits for the disk: call it last, or with a lane runner before `turn`, which offers lanes again that a
+compaction has taken back. Then wait until `next_deadline` or the ledger's `sync_due`; not at all if `turn` is True.
 
 No call waits for a job to end. Most wait for file systems and for starts of the lane runner that are under way. Only
 `cut_off` and `set_start_deadline` never wait, so that the thread of a fence can use them.
@@ -332,9 +331,10 @@ class JobHost:
         return self._ledger.unacknowledged(), self.running()
 
     def close(self) -> None:
-        """Close all descriptors, for a driver that continues without its host."""
+        """Close all descriptors and remove cgroups, for a driver that continues without its host."""
         self._take_back_all_lanes()  # with the descriptors that the lane runner has opened
         self._runner.close()
+        self._limits.close()
         self._setup.close(self._jobs.values())
 
     # Start and end of one job
@@ -379,7 +379,7 @@ class JobHost:
         self._offered.take_back(self._lanes.lane_of(job.id))
         job.exit_code = exit_code
         if job.id in self._terminations:
-            if job.reason == EndReason.CLOSED and self._terminations.has_succeeded_before(job.id, exit_code):
+            if job.may_have_succeeded and self._terminations.has_succeeded_before(job.id, exit_code):
                 job.reason, job.message = EndReason.EXIT, ""
             self._terminations.step_soon()
         elif self._verdict_delay and termination.may_be_killed_from_outside(exit_code, job.start):

@@ -21,7 +21,10 @@ class GroupUsage(NamedTuple):
     """Counters of the kernel for a cgroup."""
 
     oom_kills: int
-    """Number of processes that were killed because the limit was reached."""
+    """Number of processes that the kernel killed because memory ran out: in this cgroup, in one above it, or on the
+    machine."""
+    reached_limit: bool
+    """Memory ran out in this cgroup."""
     peak: int
     """Peak memory in KiB; 0 where the kernel does not report it."""
     user: int
@@ -51,6 +54,9 @@ class MemoryGroups:
         """`own`: the cgroup of this process; None: it is looked up."""
         self._log = log
         self._own = own_cgroup() if own is None else own
+        if os.path.basename(self._own) == _OWN:
+            # An earlier process has divided the cgroup.
+            self._own = os.path.dirname(self._own)
         self._parent = self._prepare()
         """The parent of the cgroups of jobs; empty where none can be made."""
         self._left: List[str] = []
@@ -84,13 +90,18 @@ class MemoryGroups:
         events, cpu = _table(group, "memory.events"), _table(group, "cpu.stat")
         peak = _read(os.path.join(group, "memory.peak")).strip()
         self._left.append(group)
-        self._left = [left for left in self._left if not self._remove(left)]
+        self.remove_left()
         return GroupUsage(
             events.get("oom_kill", 0),
+            events.get("oom", 0) > 0,
             int(peak) >> 10 if peak.isdigit() else 0,
             cpu.get("user_usec", 0),
             cpu.get("system_usec", 0),
         )
+
+    def remove_left(self) -> None:
+        """Remove the cgroups of ended jobs that still had processes before."""
+        self._left = [left for left in self._left if not self._remove(left)]
 
     def _prepare(self) -> str:
         if not self._own or "memory" not in _read(os.path.join(self._own, "cgroup.controllers")).split():

@@ -26,7 +26,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") >> 10
 _KILLED = (-9, 137)
 """Exit codes after SIGKILL: of a process, and of a shell whose command got it."""
 
-_ADVICE = 'ask for more with "mem", or let it start again with more: "retry": {"on": ["memory"], "grow": {"mem": 2}}'
+_ADVICE = 'ask for more with "mem"'
 
 
 def over_limit(peak: int, limit: int) -> str:
@@ -79,6 +79,7 @@ class MemoryLimits:
         """Enforce the limit of a job that was just started."""
         if self._groups is None:
             self._groups = MemoryGroups(self._log)
+            self._kernel_kills.find_cgroup()
         group = self._groups.limit(job.id, job.start.pid, job.memory_limit)
         if group:
             self._in_groups[job.id] = group
@@ -126,9 +127,15 @@ class MemoryLimits:
             if job.usage is not None:
                 job.usage = _with_group(job.usage, counted.user, counted.system, counted.peak)
             if counted.oom_kills and job.reason == EndReason.EXIT and job.exit_code:
-                job.reason, job.message = EndReason.MEMORY, at_limit(job.memory_limit)
+                job.reason = EndReason.MEMORY
+                job.message = at_limit(job.memory_limit) if counted.reached_limit else OUT_OF_MEMORY
         if kernel_killed and job.reason == EndReason.EXIT:
             job.reason, job.message = EndReason.MEMORY, OUT_OF_MEMORY
+
+    def close(self) -> None:
+        """To be called when no process of a job is left."""
+        if self._groups is not None:
+            self._groups.remove_left()
 
 
 def may_be_out_of_memory(job: ActiveJob) -> bool:
@@ -173,31 +180,42 @@ def _proportional(pid: int) -> int:
 
 
 class _KernelKills:
-    """Counts the processes that the kernel has killed in the cgroup of this process because memory ran out."""
+    """Counts the processes that the kernel has killed in the cgroup of this process because memory ran out, without
+    cgroups below it."""
 
     def __init__(self) -> None:
-        self._path = _events_path()
-        self._seen = self._count()
+        self._paths: List[str] = []
+        self._seen = 0
+        self.find_cgroup()
+
+    def find_cgroup(self) -> None:
+        """Look up the cgroup of this process, which may have been moved to another one."""
+        path = _events_path()
+        if path and path not in self._paths:
+            self._paths.append(path)
+            self._seen += _kills(path)
 
     def took_one(self) -> bool:
         """Whether there was one more than calls of this method have reported."""
-        if self._count() <= self._seen:
+        if sum([_kills(path) for path in self._paths]) <= self._seen:
             return False
         self._seen += 1
         return True
 
-    def _count(self) -> int:
-        for line in _content(self._path).splitlines() if self._path else ():
-            if line.startswith(b"oom_kill "):
-                return int(line.split()[1])
-        return 0
+
+def _kills(path: str) -> int:
+    for line in _content(path).splitlines():
+        if line.startswith(b"oom_kill "):
+            return int(line.split()[1])
+    return 0
 
 
 def _events_path() -> str:
     """The file that counts these kills: of version 2 of cgroups, or of version 1."""
     own = own_cgroup()
-    if own and os.path.exists(own + "/memory.events"):
-        return own + "/memory.events"
+    # Since Linux 5.2. The file memory.events also counts kills in cgroups below, such as those of jobs.
+    if own and os.path.exists(own + "/memory.events.local"):
+        return own + "/memory.events.local"
     for line in _content("/proc/self/cgroup").decode("utf-8", "replace").splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):

@@ -185,6 +185,8 @@ class Terminations:
         if not self._terminations or now < self._next_step:
             return []
         began = time.monotonic()
+        # A termination may have begun after `now`: without a grace period, it would begin with SIGTERM.
+        now = max(now, began)
         snapshot = process_tree.Snapshot()
         over: List[Tuple[str, List[int]]] = []
         claimed: Set[int] = {os.getpid()}
