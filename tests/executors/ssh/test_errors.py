@@ -72,14 +72,16 @@ def test_a_host_that_needs_a_person_names_the_command_to_type():
 
 
 CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535\n"
+CLOSED_BEFORE_SSH_WROTE = "banner exchange: Connection to UNKNOWN port 65535: Broken pipe\n"
 
 
-def test_a_command_that_must_not_log_in_says_that_no_connection_is_open():
+@pytest.mark.parametrize("stderr", [CLOSED, CLOSED_BEFORE_SSH_WROTE])
+def test_a_command_that_must_not_log_in_says_that_no_connection_is_open(stderr):
     own = HostConfig("wizard", ("wizard",), second_factor="own")
-    found = failure(own, "wizard", 255, CLOSED)
+    found = failure(own, "wizard", 255, stderr)
     assert str(found) == str(no_shared_connection(own, "wizard"))
     assert found.by_network, "the next attempt costs no login"
-    refused = "mux_client_request_session: session request failed: Session open refused by peer\n" + CLOSED
+    refused = "mux_client_request_session: session request failed: Session open refused by peer\n" + stderr
     assert "MaxSessions" in str(failure(own, "wizard", 255, refused))
 
 

@@ -30,6 +30,9 @@ LOG = "log.20180418T025047Z"
 class FarSide:
     """One login host with the run directory in `home`."""
 
+    PAUSE = 0.02
+    """Seconds between two polls of `ended`."""
+
     def __init__(
         self,
         home: Path,
@@ -110,7 +113,7 @@ class FarSide:
 
     def ended(self, *ids: str) -> list[list[Any]]:
         """The ends of these attempts, once all are recorded."""
-        ends = until(lambda: found if set(ids) <= set(found := self.ends()) else None, f"the ends of {ids}")
+        ends = until(lambda: found if set(ids) <= set(found := self.ends()) else None, f"the ends of {ids}", self.PAUSE)
         return [ends[id] for id in ids]
 
     def status(self, path: str) -> dict[str, str]:
@@ -284,7 +287,7 @@ def script(id: str, text: str, **other: Any) -> list[Any]:
     return launch(id, "/bin/sh", "-c", text, **other)
 
 
-def until(predicate: Any, what: str) -> Any:
+def until(predicate: Any, what: str, pause: float = 0.02) -> Any:
     """The first true value of `predicate`: for changes made by another process."""
     deadline = time.monotonic() + TIMEOUT
     while True:
@@ -292,7 +295,7 @@ def until(predicate: Any, what: str) -> Any:
         if value:
             return value
         assert time.monotonic() < deadline, f"timed out while waiting for {what}"
-        select.select([], [], [], 0.02)
+        select.select([], [], [], pause)
 
 
 def alive(pid: int) -> bool:

@@ -37,7 +37,9 @@ class NotShared(ConnectionProblem):
 
 
 _SESSION_REFUSED = re.compile(r"Session open refused|administratively prohibited|session request failed")
-_NO_CONNECTION = re.compile(r"(kex|ssh)_exchange_identification|Connection (closed|reset) by UNKNOWN")
+_NO_CONNECTION = re.compile(r"(kex|ssh)_exchange_identification|Connection (closed by|reset by|to) UNKNOWN")
+"""Messages of an ssh without a shared connection that must not log in. ssh calls the end of its proxy command UNKNOWN;
+its message depends on whether that command ends before or after ssh has sent its own version."""
 _NETWORK = (
     (r"No route to host|Network is unreachable", "there is no route to {address}; check the network, or a VPN"),
     (r"Connection refused", "{address} refuses connections: its SSH server does not run, or listens on another port"),

@@ -130,9 +130,7 @@ class Channel:
             return True
         if read_epoch(self._layout) > self._epoch:
             return False
-        for name, records in self._commands.view.read().items():
-            self._send_records(name, records)
-        self._send_messages()
+        self._send_records(self._commands.view.read())
         # After the ledger was read to its end: a supervisor that is gone because its jobs are over is not missed.
         if self._watch is None:
             self._look_after_supervisor()
@@ -183,23 +181,24 @@ class Channel:
         for text in worker.take_notices():
             self._notice(text)
         if self._reports:
-            self._send_records(BATCH, self._commands.view.read_one(BATCH))
+            self._send_records({BATCH: self._commands.view.read_one(BATCH)})
 
     def _send_new_records(self, now: float) -> None:
         """Send the records of the supervisor of this host, and messages of jobs."""
         self._has_new_records = False
         if self._reports:
             self._sent_at = now
-            self._send_records(self._layout.host, self._commands.view.read_one(self._layout.host))
-            self._send_messages()
+            self._send_records({self._layout.host: self._commands.view.read_one(self._layout.host)})
 
-    def _send_records(self, ledger: str, records: List[Numbered]) -> None:
-        if records:
-            self._send({"event": "records", "ledger": ledger, "records": to_json(records)})
+    def _send_records(self, new: Dict[str, List[Numbered]]) -> None:
+        """Send records, by ledger, and new messages before them: a message arrives before the end of its job.
 
-    def _send_messages(self) -> None:
+        The caller has read the records already, so messages of jobs that end in them are stored by now."""
         for number, id, at, text in self._commands.messages.take():
             self._send({"event": "message", "id": id, "text": text, "time": at, "number": number})
+        for name, records in new.items():
+            if records:
+                self._send({"event": "records", "ledger": name, "records": to_json(records)})
 
     # Output
 
