@@ -509,6 +509,24 @@ def test_metadata_of_earlier_versions_is_read(journal: Journal):
         assert journal.metadata(key) == ""
 
 
+def test_a_registry_with_metadata_that_cannot_be_searched_is_refused(journal: Journal):
+    journal.set_metadata(metadata.INSTANCE, "one")
+    journal.set_metadata(metadata.SUBMISSIONS, 2)
+    journal.commit()
+    root, size = (
+        journal._current().execute(f"SELECT {wanted}").fetchone()[0]
+        for wanted in ("rootpage FROM sqlite_master WHERE name = 'meta'", "page_size FROM pragma_page_size")
+    )
+    journal.close()
+    whole = journal.path.read_bytes()
+    # The page begins with 8 bytes, after which come the places of the rows in the order of their keys, 2 bytes each.
+    first = (root - 1) * size + 8
+    # The second row stands in the place of the first one.
+    journal.path.write_bytes(whole[:first] + whole[first + 2 : first + 4] + whole[first + 2 :])
+    with pytest.raises(JournalError, match=r"damaged and cannot be continued: .* Not readable: pages of the metadata"):
+        Journal.open(journal.path)
+
+
 def test_damaged_metadata_raises_an_error(journal: Journal):
     journal._current().execute(metadata.PUT_VALUE, (metadata.OPTIONS.name, '{"wd": 1}'))
     with pytest.raises(DamagedMetadata, match=r"Expected `str`, got `int` - at `\$.wd`"):

@@ -41,6 +41,11 @@ END_QUEUED_ITERATIONS = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, messag
 _USAGE = ", ".join(USAGE)
 _NO_USAGE = ", ".join(f"{name} = 0" for name in USAGE)
 NOT_COUNTED = (0,) * len(USAGE)
+# Without usage while it is unknown: each value of a row takes time to bind.
+PUT_UNMEASURED_ATTEMPT = """
+    INSERT OR REPLACE INTO runs
+    (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 PUT_ATTEMPT = f"""
     INSERT OR REPLACE INTO runs
     (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message, {_USAGE})
@@ -236,7 +241,9 @@ class CommitGroup:
         many(END_JOB, self.ended_jobs)
         many(END_QUEUED_ITERATIONS, self.queued_ended)
         many(PUT_ENDS, self._end_batches())
-        many(PUT_ATTEMPT, self._attempt_rows())
+        unmeasured, measured = self._attempt_rows()
+        many(PUT_UNMEASURED_ATTEMPT, unmeasured)
+        many(PUT_ATTEMPT, measured)
         many(PUT_ENDED_ITERATION, self.ended_iterations)
         many(PUT_ITERATION_OF_MANY, self._rows_of_ended_together())
         many(PUT_PAST_ATTEMPT, self.past)
@@ -279,14 +286,18 @@ class CommitGroup:
             for position in compress(range(len(effect.bitmap)), effect.bitmap):
                 yield first + position, state, at, message
 
-    def _attempt_rows(self) -> Iterator[Row]:
+    def _attempt_rows(self) -> tuple[list[Row], list[Row]]:
+        """Rows of attempts without and with resource usage, to be written in this order: of two attempts of one
+        job, the first one was queued again, and its usage is in the row of the past attempt."""
+        unmeasured: list[Row] = []
+        measured: list[Row] = []
         for attempt, end in self.attempts.items():
             state, ended, exit_code, message = QUEUED, 0.0, None, ""
             if end is None:
                 state, exit_code = (EXECUTING if attempt.started else SCHEDULED), 0
             elif type(end) is Transition:
                 state, ended, exit_code, message = int(end.state), end.at, end.exit_code, end.message
-            yield (
+            row = (
                 attempt.job.seq << 32 | attempt.position + 1,  # place(), inlined because this runs for every attempt
                 attempt.number,
                 state,
@@ -298,7 +309,12 @@ class CommitGroup:
                 bytearray(encode_grant(attempt.grant)),
                 KILLED if attempt.killed else STOPPED if attempt.stopped else 0,
                 message,
-            ) + (attempt.usage or NOT_COUNTED)
+            )
+            if attempt.usage is None or state == QUEUED:
+                unmeasured.append(row)
+            else:
+                measured.append(row + attempt.usage)
+        return unmeasured, measured
 
 
 def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | None) -> None:
