@@ -161,6 +161,8 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
                 return True
             if (thorough or table in SMALL) and not _is_text_valid(connection, table):
                 return True
+            if table in SMALL and not _is_structure_valid(connection, table):
+                return True
         return whole and (
             connection.execute(f"{_MISPLACED} LIMIT 1").fetchone() is not None
             or not all(
@@ -171,6 +173,12 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
         )
     except (sqlite3.Error, UnicodeDecodeError):  # a damaged page; SQLite quotes parts of a damaged schema
         return True
+
+
+def _is_structure_valid(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether every row can be found by its key: in a damaged page a search may fail, although all rows can be read."""
+    (result,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+    return bool(result == "ok")
 
 
 def salvage(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -266,7 +266,7 @@ def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
         return
     with contextlib.closing(damage.salvage(connection)) as copy:
         found = damage.in_words(damage.unreadable_of(copy))
-    raise damaged(path, found)
+    raise damaged(path, found or "pages of the metadata")
 
 
 def damaged(path: Path, what: str) -> JournalError:
