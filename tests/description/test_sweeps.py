@@ -244,7 +244,7 @@ def test_an_unreadable_row_raises_an_error() -> None:
         ("$${row.tmp} $$$${row.tmp} ${row.T.a}", []),
         ("${itval.tmp}", ['${itval.tmp} stays as it is: params.csv has no column "tmp"; known here: T, p']),
         ("${T} $${T}", ["${T} is no variable and stays as it is; did you mean ${row.T}?"]),
-        ("T=1; echo ${T}", []),
+        ("T=1; echo ${T} ${row.p}", []),
         ("-p=${row.p -T=${row.T}", ["${row.p has no closing brace and stays as it is; did you mean ${row.p}?"]),
         ("${ row.p", ["${ row.p has no closing brace and stays as it is; did you mean ${ row.p}?"]),
         ("$${row.p $${row.p} ${row.p }", []),
@@ -303,9 +303,63 @@ def test_a_misspelt_name_of_a_product_causes_a_warning() -> None:
     assert warnings_for(job) == ["${temprature} is no variable and stays as it is; did you mean ${temperature}?"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "column"),
+    [
+        ({"args": ["--T"]}, "T"),
+        ({"args": ["p={p}"], "stdout": "out.${it}", "stderr": "${uniq}.err"}, "p"),
+        ({"script": "./model $p ${ncores}"}, "p"),
+        ({"args": ["$${row.p}"]}, "T"),
+    ],
+)
+def test_a_file_of_which_no_column_is_used_causes_a_warning(keys: dict[str, Any], column: str) -> None:
+    keys = keys if "script" not in keys else {**keys, "exec": None}
+    assert warnings_about_file(**keys) == [
+        f"no parameter of params.csv is used; write ${{row.{column}}} for the value of column {column}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"args": ["${row.T}"]},
+        {"args": ["${itval.T}"]},
+        {"args": ["--index", "${it}"]},
+        {"env": {"PARAMETERS": "${itval}"}},
+        {"stdin": "input.${it}"},
+        {"wd": "run-${uniq}"},
+        {"stdout": "${row.T}.out"},
+    ],
+)
+def test_a_parameter_or_an_index_in_any_string_is_a_use(keys: dict[str, Any]) -> None:
+    assert warnings_about_file(**keys) == []
+
+
+def test_a_column_in_braces_without_a_dollar_causes_a_warning() -> None:
+    assert warnings_about_file(args=["${row.p}", "T={T}", "{T}{x}"]) == [
+        "{T} is no variable and stays as it is; did you mean ${row.T}?"
+    ]
+    assert warnings_about_file(args=["${row.p}", "-c", "T = 1; print(f'{T}')", "${ncores}{}", "$${row.p}{q}"]) == []
+    job = parse_one(simple(args=["${p}", "{T}"], iteration={"zip": {"T": [1], "p": [2]}}))
+    assert warnings_for(job) == ["{T} is no variable and stays as it is; did you mean ${T}?"]
+
+
+def test_a_column_without_row_causes_one_warning() -> None:
+    assert warnings_about_file(args=["${T}"]) == ["${T} is no variable and stays as it is; did you mean ${row.T}?"]
+
+
+@pytest.mark.parametrize("kind", ["product", "zip"])
+def test_names_of_which_none_is_used_cause_a_warning(kind: str) -> None:
+    iteration = {kind: {"T": [1, 2], "p": [3, 4]}}
+    warning = f"no parameter of the {kind} is used; write ${{p}} for the value of p"
+    assert warnings_for(parse_one(simple(args=["{p}"], iteration=iteration))) == [warning]
+    assert warnings_for(parse_one(simple(args=["${p}"], iteration=iteration))) == []
+    assert warnings_for(parse_one(simple(args=["x"], iteration={"values": [1, 2]}))) == []
+
+
 @pytest.mark.parametrize("stdout", ["${T}.out", "${itval.T}.out", "${it}.out"])
 def test_names_distinguish_the_output_files_of_iterations(stdout: str) -> None:
-    job = parse_one(simple(iteration={"product": {"T": [1, 2]}}, stdout=stdout))
+    job = parse_one(simple(iteration={"product": {"T": [1, 2]}}, args=["${T}"], stdout=stdout))
     assert warnings_for(job) == []
 
 

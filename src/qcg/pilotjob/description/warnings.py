@@ -12,6 +12,7 @@ from qcg.pilotjob.description.column_references import has_column, unclosed_refe
 from qcg.pilotjob.description.errors import one_line, quoted, suggestion
 from qcg.pilotjob.description.iteration import HEADS, MISSING, Iteration, member
 from qcg.pilotjob.description.model import Execution, JobDescription
+from qcg.pilotjob.description.parameter_warnings import parameter_warnings
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
     AT_SUBMISSION,
@@ -26,12 +27,18 @@ _KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 def warnings_for(job: JobDescription) -> list[str]:
     """All warnings about a job, as sentences."""
-    return variable_warnings(job) + same_file_warnings(job)
+    return variable_warnings(job) + iteration_warnings(job)
 
 
-def same_file_warnings(job: JobDescription) -> list[str]:
-    """Warnings about output files shared by all iterations. The cost does not depend on the number of iterations."""
-    return [] if job.iteration is None else _same_files(job.execution, job.iteration)
+def iteration_warnings(job: JobDescription) -> list[str]:
+    """Warnings about output files shared by all iterations, and about parameters that are not used. The cost
+    does not depend on the number of iterations."""
+    if job.iteration is None:
+        return []
+    parameters = parameter_warnings(job)
+    if parameters and variable_warnings(job):  # which names the variable that is probably meant
+        parameters = []
+    return parameters + _same_files(job.execution, job.iteration)
 
 
 def variable_warnings(job: JobDescription) -> list[str]:

@@ -9,7 +9,7 @@ from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.requests import Submit
-from qcg.pilotjob.description.warnings import same_file_warnings, variable_warnings
+from qcg.pilotjob.description.warnings import iteration_warnings, variable_warnings
 from qcg.pilotjob.executors.hang_safe import call_in_thread
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
 from qcg.pilotjob.manager.commits import Counted
@@ -39,11 +39,11 @@ async def submit(manager: Manager, request: Submit, counted: Counted | None) -> 
 
 
 async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
-    """Warnings about probably misspelt variables, and about files that all iterations of a job write to."""
+    """Warnings about probably misspelt variables, unused parameters, and files that all iterations write to."""
     has_variables = any(DOLLAR in bytes(job) for job in request.jobs)
     warnings: list[str] = []
     for number, job in enumerate(jobs if has_variables else _iterated(jobs), 1):
-        doubts = [*(variable_warnings(job) if has_variables else ()), *same_file_warnings(job)]
+        doubts = [*(variable_warnings(job) if has_variables else ()), *iteration_warnings(job)]
         warnings += [f"job {job.name!r}: {doubt}" for doubt in doubts]
         if len(warnings) >= MOST_WARNINGS:
             return [*warnings[:MOST_WARNINGS], FURTHER]
