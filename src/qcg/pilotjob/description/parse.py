@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from qcg.pilotjob.description import normalize, retry
-from qcg.pilotjob.description.column_references import unknown_columns
+from qcg.pilotjob.description.early_substitution import Dependencies, dependencies_of, finish
 from qcg.pilotjob.description.errors import DescriptionError, Problem, quoted
 from qcg.pilotjob.description.forms import (
     SYNONYMS,
@@ -22,24 +22,13 @@ from qcg.pilotjob.description.forms import (
     SimpleForm,
     StandardForm,
 )
-from qcg.pilotjob.description.iteration import HEADS, Iteration, RowFile, text_of
+from qcg.pilotjob.description.iteration import HEADS, Iteration, RowFile
 from qcg.pilotjob.description.json_input import BACKSLASH, DOLLAR, InvalidJson, as_json, decode_untyped
-from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
-from qcg.pilotjob.description.model import DependencyKind, Execution, JobDescription, Remote, Sharing
-from qcg.pilotjob.description.names import final_after, final_name
+from qcg.pilotjob.description.limits import Budget, submission_budget
+from qcg.pilotjob.description.model import JobDescription, Sharing
 from qcg.pilotjob.description.normalize_iteration import KnownFiles, RowsWanted, iteration_of
 from qcg.pilotjob.description.validation import find_nul_characters, find_problems, without_problems
-from qcg.pilotjob.description.variables import (
-    SubmissionContext,
-    count_references,
-    index_variables,
-    references,
-    rewrite_remote,
-    substitute,
-    substitute_early,
-    substitute_everywhere,
-    substitute_submission,
-)
+from qcg.pilotjob.description.variables import SubmissionContext, index_variables, references
 
 __all__ = [
     "RowsWanted",
@@ -212,11 +201,11 @@ def _read_job(
     if form is None:
         return ()
     template = _template(form, uniq, files, where, problems)
-    given = _dependencies(form, where)
+    given = dependencies_of(form, where)
     if template.iteration is not None and _is_expanded(template.name, template.iteration, where, problems):
         return _expanded(template, template.iteration, given, variables, budget, uniq, where, problems)
     known = {**variables, "uniq": uniq} if DOLLAR in text or BACKSLASH in text else {}
-    return (_finish(template, given, known, budget, where, problems),)
+    return (finish(template, given, known, budget, where, problems),)
 
 
 def _is_expanded(name: str, iteration: Iteration, where: str, problems: list[Problem]) -> bool:
@@ -242,7 +231,7 @@ def _is_member(variable: str) -> bool:
 def _expanded(
     template: JobDescription,
     iteration: Iteration,
-    given: _Dependencies,
+    given: Dependencies,
     variables: dict[str, str],
     budget: Budget,
     uniq: str,
@@ -259,7 +248,7 @@ def _expanded(
             template = msgspec.structs.replace(template, sharing=sharing)
         known = {**variables, **index_variables(iteration, index), "uniq": f"{uniq}-{index}"}
         found = len(problems)
-        finished = _finish(template, given, known, budget, where, problems)
+        finished = finish(template, given, known, budget, where, problems)
         wrong = len(problems) > found
         yield finished
         if wrong:  # the other indices would have the same problem
@@ -321,7 +310,7 @@ def _further_problems(
         return []
     further: list[Problem] = []
     template = _template(form, "", files, where, further)
-    _finish(template, _dependencies(form, where), {"uniq": ""}, submission_budget(), where, further)
+    finish(template, dependencies_of(form, where), {"uniq": ""}, submission_budget(), where, further)
     # A part that was left out because of its problems causes follow-up problems at the paths around it.
     return [
         problem for problem in further if not any(f"{other.path}.".startswith(f"{problem.path}.") for other in found)
@@ -352,7 +341,18 @@ def _template(
             attributes = form.attributes
     # Positional arguments, here and for `Execution`: keyword arguments would take longer than all the rest.
     described = JobDescription(
-        form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq, remote
+        form.name,
+        execution,
+        *needs,
+        iteration,
+        (),
+        attributes,
+        "" if iteration is None else uniq,
+        remote,
+        None,
+        form.priority or 0,
+        given is not None and given.mem is not None,
+        form.hold or False,
     )
     if host:
         wd_path = f"{where}.wd" if isinstance(form, SimpleForm) else f"{where}.execution.wd"
@@ -361,10 +361,6 @@ def _template(
             sentence = "output of jobs on a remote host stays in files there; leave it out, and see: qcg-pm logs"
             problems.append(Problem(f"{wd_path.removesuffix('wd')}output", sentence))
         described = msgspec.structs.replace(described, request=msgspec.structs.replace(described.request, host=host))
-    if given is not None and given.mem is not None:
-        described = msgspec.structs.replace(described, limit_memory=True)
-    if form.priority or form.hold:
-        described = msgspec.structs.replace(described, priority=form.priority or 0, hold=bool(form.hold))
     return described if form.retry is None else _with_retry(described, form, where, problems)
 
 
@@ -377,34 +373,6 @@ def _with_retry(
     return msgspec.structs.replace(described, retry=policy)
 
 
-class _Dependencies(NamedTuple):
-    """The dependencies of a job as given, each with its path in the form."""
-
-    after: list[str] | str | None
-    after_path: str
-    outcomes: tuple[tuple[DependencyKind, list[str] | str, str], ...] = ()
-
-
-_NO_DEPENDENCIES = _Dependencies(None, "")
-
-
-def _dependencies(form: StandardForm | SimpleForm, where: str) -> _Dependencies:
-    kinds: DependenciesForm | SimpleForm | None = form if isinstance(form, SimpleForm) else form.dependencies
-    if kinds is None:
-        return _NO_DEPENDENCIES
-    if kinds is not form:
-        where = f"{where}.dependencies"
-    if kinds.afterany is None and kinds.afternotok is None and kinds.afterstart is None:
-        return _NO_DEPENDENCIES if kinds.after is None else _Dependencies(kinds.after, f"{where}.after")
-    given: list[tuple[DependencyKind, list[str] | str | None]] = [
-        ("afterany", kinds.afterany),
-        ("afternotok", kinds.afternotok),
-        ("afterstart", kinds.afterstart),
-    ]
-    outcomes = tuple([(kind, names, f"{where}.{kind}") for kind, names in given if names is not None])
-    return _Dependencies(kinds.after, f"{where}.after", outcomes)
-
-
 def _single(template: JobDescription, iteration: Iteration, where: str, problems: list[Problem]) -> JobDescription:
     """The template for jobs expanded from one description: jobs of their own, without iterations."""
     sharing = template.sharing
@@ -414,81 +382,3 @@ def _single(template: JobDescription, iteration: Iteration, where: str, problems
     if sharing is not None:
         sharing = Sharing(sharing.name, sharing.of, sharing.parts, len(iteration))
     return msgspec.structs.replace(template, iteration=None, sharing=sharing, uniq="")
-
-
-def _finish(
-    template: JobDescription,
-    given: _Dependencies,
-    variables: dict[str, str],
-    budget: Budget,
-    where: str,
-    problems: list[Problem],
-) -> JobDescription:
-    """Substitute the variables known at submission.
-
-    `variables` is empty if the job contains none. `budget` is the budget of the submission.
-    """
-    if variables:
-        budget = job_budget(budget)
-    try:
-        return _substituted(template, given, variables, budget, where, problems)
-    except ExpansionError as error:
-        problems.append(Problem(where, str(error)))
-        return template
-
-
-def _substituted(
-    template: JobDescription,
-    given: _Dependencies,
-    variables: dict[str, str],
-    budget: Budget,
-    where: str,
-    problems: list[Problem],
-) -> JobDescription:
-    """Substitute variables in name, `after`, attributes and execution; `${uniq}` of an iteration is left for launch."""
-    name = final_name(template.name, variables, budget, where, problems)
-    known = {**variables, "jname": name} if variables else {}
-    iterated = template.iteration is not None
-    final: tuple[str, ...] = ()
-    if given.after is not None:
-        final = final_after(given.after, known, budget, iterated, given.after_path, problems)
-    if given.outcomes:
-        outcomes = [
-            (kind, entry)
-            for kind, names, path in given.outcomes
-            for entry in final_after(names, known, budget, iterated, path, problems)
-        ]
-        template = msgspec.structs.replace(template, outcomes=tuple(outcomes))
-    if not known:
-        return msgspec.structs.replace(template, after=final) if final else template
-    attributes = template.attributes and substitute_everywhere(template.attributes, known, budget)
-    if template.iteration is not None:
-        del known["uniq"]
-    execution = substitute_submission(template.execution, known, budget)
-    problems += [Problem(where, sentence) for sentence in unknown_columns(template)]
-    if template.remote is not None:
-        template = _substituted_remote(template, template.remote, known, budget)
-    if template.iteration is not None and (template.iteration.values or template.iteration.names):
-        # Substituted at each launch; checked here, so that a value that is too long is rejected at once.
-        _check_lengths(template.iteration, execution)
-    return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)
-
-
-def _check_lengths(iteration: Iteration, execution: Execution) -> None:
-    """Raise ExpansionError when the longest values, wherever they are used, would exceed the limit."""
-    budget = job_budget()
-    for name, values in (iteration.names or {"itval": iteration.values or ()}).items():
-        if used := count_references(execution, name):
-            budget.spend(used * max(len(text_of(value)) for value in values))
-
-
-def _substituted_remote(
-    template: JobDescription, remote: Remote, known: dict[str, str], budget: Budget
-) -> JobDescription:
-    """Substitute variables in the keys about the remote host. Host and owner are final at submission."""
-    owner = substitute(remote.owner, known, budget)
-    remote = rewrite_remote(
-        msgspec.structs.replace(remote, owner=owner), lambda text: substitute_early(text, known, budget)
-    )
-    request = msgspec.structs.replace(template.request, host=substitute(template.request.host, known, budget))
-    return msgspec.structs.replace(template, request=request, remote=remote)

@@ -19,7 +19,13 @@ def job_environment(
     them.
     """
     first = grant.parts[0]
-    environment = _of_grant(grant, cpus, None if schema is None else schema.variables).copy()
+    further = None if schema is None else schema.variables
+    if len(grant.parts) == 1:  # the usual case
+        environment = _of_size(first.node, (len(first.cores),), further).copy()
+    else:
+        nodes = ",".join([part.node for part in grant.parts])
+        environment = _of_size(nodes, tuple([len(part.cores) for part in grant.parts]), further).copy()
+    environment["QCG_PM_CPU_SET"] = ",".join(map(str, cpus or first.cores))
     environment[STEP_ID] = f"{site.instance}.{attempt_id}"
     if schema is not None and site.allocation:
         # An agent that was not started by the batch system does not have them.
@@ -51,17 +57,15 @@ def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ""} if site.hides_gpus else {}
 
 
-# The same grants come again and again.
+# Without the core ids: on a large machine, far more grants differ in them than a cache can hold.
 @lru_cache(maxsize=4096)
-def _of_grant(
-    grant: Grant, cpus: tuple[int, ...] | None, further: Callable[[str, list[int]], dict[str, str]] | None
+def _of_size(
+    nodes: str, per_node: tuple[int, ...], further: Callable[[str, list[int]], dict[str, str]] | None
 ) -> dict[str, str]:
-    """The variables that follow from the cores alone. `further`: `EnvironmentSchema.variables`."""
-    nodes = ",".join([part.node for part in grant.parts])
-    per_node = [len(part.cores) for part in grant.parts]
+    """The variables that follow from the nodes of a grant and the number of cores on each. `further`:
+    `EnvironmentSchema.variables`."""
     cores = str(sum(per_node))
     environment = {
-        "QCG_PM_CPU_SET": ",".join([str(cpu) for cpu in cpus or grant.parts[0].cores]),
         "QCG_PM_NNODES": str(len(per_node)),
         "QCG_PM_NODELIST": nodes,
         "QCG_PM_NPROCS": cores,
@@ -69,5 +73,5 @@ def _of_grant(
         "QCG_PM_TASKS_PER_NODE": ",".join(map(str, per_node)),
     }
     if further is not None:
-        environment.update(further(nodes, per_node))
+        environment.update(further(nodes, list(per_node)))
     return environment
