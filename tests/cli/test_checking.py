@@ -116,6 +116,52 @@ def test_validate_warns_about_arguments_in_one_string(tmp_path: Path):
     ]
 
 
+def test_validate_warns_about_each_program_that_does_not_exist_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for place in ("bin/solver3", "below/model.py"):
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{tmp_path}/missing")
+    jobs = [
+        job("there", "solver3"),
+        job("misspelt", "slover3", iteration=2),
+        job("again", "slover3"),
+        job("unlike", "gzip"),
+        job("relative", "./modle.py", wd="below"),
+        job("elsewhere", "./model.py"),
+        job("found", "./model.py", wd=f"{tmp_path}/below"),
+    ]
+    done = validate(tmp_path, jobs, [job("later", "slover3")])
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        'Warning: request 1: job \'misspelt\': the program "slover3" was not found here; did you mean "solver3"?',
+        "Warning: request 1: job 'unlike': the program \"gzip\" was not found here",
+        'Warning: request 1: job \'relative\': the program "./modle.py" was not found here; did you mean "./model.py"?',
+        "Warning: request 1: job 'elsewhere': the program \"./model.py\" was not found here",
+    ]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"exec": "absent", "modules": ["absent"]},
+        {"exec": "absent", "venv": "env"},
+        {"exec": "absent", "env": {"PATH": "/opt/absent/bin"}},
+        {"exec": "absent-${ncores}"},
+        {"exec": "./absent", "wd": "run-${root_wd}"},
+        {"exec": "./made", "after": ["make"]},
+        {"exec": "./made", "afterany": ["make"]},
+        {"script": "absent"},
+        {"exec": "absent", "host": "wizard"},
+    ],
+)
+def test_validate_searches_no_program_that_may_come_from_elsewhere(tmp_path: Path, keys: dict[str, Any]):
+    (tmp_path / "hosts.toml").write_text("[wizard]\ncores = 2\n")
+    jobs = [job("make", "true"), {"name": "a", **keys}]
+    done = validate(tmp_path, jobs, options=("--nodes", "4", "--hosts", str(tmp_path / "hosts.toml")))
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_validate_warns_about_a_shell_line_as_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "below").mkdir()
     for place in ("my prog", "below/my prog"):
@@ -173,6 +219,11 @@ def test_a_priority_that_is_no_whole_number_is_refused(command: str):
     done = qcg_pm(command, "a", "--priority", "high")
     assert done.exit_code == 2
     assert "'--priority': 'high' is not a whole number; write it in digits, such as 10" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["submit", "set"])
+def test_the_help_names_the_bounds_of_a_priority(command: str):
+    assert "[-2147483647<=x<=2147483647]" in qcg_pm(command, "--help").stdout
 
 
 def test_an_age_of_runs_that_is_no_duration_is_refused():

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.cli.lint import args_in_one_string, shell_line_as_program
+from qcg.pilotjob.cli.program_search import ProgramSearch
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import SubmissionRejected
@@ -27,13 +28,16 @@ def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str], wd: P
     """Problems of requests that are run in this order, with their positions. Adds the jobs to the core, and to
     `warnings` what is allowed but probably a mistake. `wd`: the directory at which paths of parameter files start."""
     row_files = RowFiles(os.path.abspath(wd), None)
+    search = ProgramSearch(os.path.abspath(wd))
     problems: list[str] = []
     for number, raw in enumerate(found, 1):
-        problems += _problems(core, number, raw, warnings, row_files)
+        problems += _problems(core, number, raw, warnings, row_files, search)
     return problems
 
 
-def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str], row_files: RowFiles) -> list[str]:
+def _problems(
+    core: Core, number: int, raw: msgspec.Raw, warnings: list[str], row_files: RowFiles, search: ProgramSearch
+) -> list[str]:
     """Problems of one request, which is run against a core that starts no processes."""
     where = f"request {number}"
     try:
@@ -51,7 +55,7 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str], ro
         warnings += [
             f"{where}: job {job.name!r}: {warning}"
             for job in jobs
-            for warning in (*shell_line_as_program(job.execution), *warnings_for(job))
+            for warning in (*(shell_line_as_program(job.execution) or search.warnings_for(job)), *warnings_for(job))
         ]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
