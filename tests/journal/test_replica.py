@@ -198,7 +198,7 @@ def test_a_replica_is_consistent_while_a_manager_writes_at_full_speed(tmp_path: 
         last = 0
         headers: set[bytes] = set()
         with RegistryReplica(path) as copy:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + per_tier(60, 600)
             while len(headers) < per_tier(30, 300):
                 assert time.monotonic() < deadline
                 for _ in range(20):
@@ -229,6 +229,9 @@ def test_refreshes_take_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pyt
     journal.close()
 
 
+COMMITS_PER_READ = 15
+
+
 def test_threads_share_a_replica(tmp_path: Path):
     journal = Journal.create(tmp_path / FILE_NAME)
     found: list[int] = []
@@ -247,6 +250,9 @@ def test_threads_share_a_replica(tmp_path: Path):
             thread.start()
         count = 1
         while any(thread.is_alive() for thread in threads):
+            if count > COMMITS_PER_READ * (len(found) + 1):
+                time.sleep(0.001)  # each read takes longer the more jobs there are
+                continue
             count += 1
             add(journal, count)
         for thread in threads:

@@ -8,15 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qcg.pilotjob.core.effects import Added, Effect, QueuedIterationsFinal, Transition
+from qcg.pilotjob.core.effects import Added, Effect, QueuedIterationsFinal, Requeued, Reran, Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart, PastAttempt
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Usage
-from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import RESOURCES, NodeSize
+from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.report.analysis import analyse
+from qcg.pilotjob.report.attempt_table import read_attempts
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import render_json, render_text
 from qcg.pilotjob.report.run_report import RunReport, Statistics
@@ -139,7 +141,8 @@ def test_cpu_time_and_memory_come_from_the_attempts(tmp_path: Path):
         "unknown": (None, 0, 0),
     }
     text = " ".join(render_text(report).split())
-    assert "CPU efficiency 50.0%; at most 60.0 MiB of memory in one attempt, 50.0% of the memory asked for" in text
+    usage = "CPU efficiency 50.0%; at most 60.0 MiB of memory in one attempt; the largest share of its `mem` that an"
+    assert f"{usage} attempt used was 50.0%" in text
     assert "one 0:00:04.000 SUCCEED 50.0% 50.0 MiB of 100.0 MiB n1[0]" in text
 
 
@@ -183,6 +186,34 @@ def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):
     assert more in render_text(on_fewer_now)
 
 
+def test_time_in_the_queue_counts_from_the_last_time_a_job_was_queued(tmp_path: Path):
+    jobs = [job(1, "rerun"), job(2, "retried"), job(3, "once")]
+    rerun, retried, once = jobs
+    first, second, third = (Attempt(rerun, -1, number, ONE_CORE, 101.0 + number) for number in (1, 2, 3))
+    first.started, second.started, third.started = 102.0, 103.5, 805.0
+    third.scheduled = 804.0
+    failed = Attempt(retried, -1, 1, ONE_CORE, 101.0)
+    again = Attempt(retried, -1, 3, ONE_CORE, 112.0)  # attempt 2 was taken back before its start
+    failed.started, again.started = 102.0, 114.0
+    report = report_of(
+        tmp_path,
+        Added(jobs),
+        Requeued(first, PastAttempt("exit", 103.0, 3, counted=True)),
+        Transition(rerun, -1, State.FAILED, 104.0, second, 3, "exit code 3"),
+        Reran(rerun, (-1,), (), True, False, 800.0),
+        Transition(rerun, -1, State.SUCCEED, 806.0, third, 0),
+        Requeued(failed, PastAttempt("exit", 110.0, 3, counted=True)),
+        Transition(retried, -1, State.SUCCEED, 115.0, again, 0),
+        ran(once, 101, 105),
+    )
+    assert report.queue_times == Statistics(3, 1.0, 4.0, 10 / 3, 5.0, 5.0)
+    with snapshot(tmp_path / FILE_NAME) as connection:
+        waited = {(row.job, row.attempt): row.queue_seconds for row in read_attempts(connection)}
+    assert waited[("rerun", 2)] == 0.0
+    assert waited[("rerun", 3)] == 4.0
+    assert waited[("retried", 3)] == 2.0
+
+
 def test_a_limited_number_of_jobs_is_listed_and_the_rest_counted(tmp_path: Path):
     one = job(1, "it", Iteration(10, 210, 2))
     runs = [ran(one, 101, 101 + (7 * n) % 100, State.FAILED, position=n) for n in range(100)]
@@ -191,8 +222,56 @@ def test_a_limited_number_of_jobs_is_listed_and_the_rest_counted(tmp_path: Path)
     assert [failure.name for failure in report.failures] == [f"it:{index}" for index in range(10, 30, 2)]
     assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
     text = render_text(report)
-    assert f"... and 90 more failed; list them with: qcg-pm jobs --state FAILED --path {report.directory}\n" in text
+    assert f"90 more failed; list them with: qcg-pm jobs 'it:*' --state FAILED --path {report.directory}\n" in text
+    assert f"Run failed jobs again with: qcg-pm run --resume {report.directory} --rerun failed\n" in text
+    assert "NAME" not in text
+    assert "--rerun" not in render_text(msgspec.structs.replace(report, at_work=True))
+
+
+@pytest.mark.parametrize("last", [Iteration(0, 2), None], ids=["iterations", "job"])
+def test_failures_of_several_jobs_that_are_not_listed_are_found_by_state(tmp_path: Path, last: Iteration | None):
+    many, other, unstarted = job(1, "many", Iteration(0, 12)), job(2, "other", last), job(3, "unstarted")
+    report = report_of(
+        tmp_path,
+        Added([many, other, unstarted]),
+        *[ran(many, 101, 102, State.FAILED, position=n) for n in range(12)],
+        *([ran(other, 101, 102, State.FAILED, position=1)] if last else []),
+        Transition(many, -1, State.FAILED, 103.0),
+        Transition(other, -1, State.FAILED, 103.0),
+        Transition(unstarted, -1, State.OMITTED if last else State.FAILED, 103.0),
+    )
+    assert report.unlisted == ""
+    text = render_text(report)
+    assert "more failed; list them with: qcg-pm jobs --state FAILED --path" in text
     assert "With 'NAME:*' behind it, it lists the failed iterations of job NAME." in text
+
+
+def test_failures_behind_those_of_another_job_belong_to_one_job(tmp_path: Path):
+    first, many = job(1, "first"), job(2, "many", Iteration(0, 12))
+    failed = [ran(first, 101, 102, State.FAILED)]
+    failed += [ran(many, 101, 102, State.FAILED, position=n) for n in range(12)]
+    report = report_of(tmp_path, Added([first, many]), *failed, Transition(many, -1, State.FAILED, 103.0))
+    assert (report.failed, len(report.failures), report.unlisted) == (13, 10, "many")
+
+
+def test_repeated_attempts_are_counted_by_cause(tmp_path: Path):
+    jobs = [job(1, "one"), job(2, "two"), job(3, "three")]
+    one, two, three = jobs
+    again = [
+        Requeued(Attempt(one, -1, 1, ONE_CORE, 101.0), PastAttempt("exit", 103.0, 3, "exit code 3")),
+        Requeued(Attempt(one, -1, 2, ONE_CORE, 104.0), PastAttempt("exit", 105.0, 4, "exit code 4")),
+        Requeued(Attempt(two, -1, 1, ONE_CORE, 101.0), PastAttempt("timeout", 105.0, -15, "too long")),
+    ]
+    report = report_of(
+        tmp_path,
+        Added(jobs),
+        *again,
+        ran(three, 101, 102, State.FAILED, message="The job used 9 MiB of memory, more than the 8 MiB of its limit."),
+        Reran(three, (-1,), (), True, False, 200.0),
+    )
+    assert report.repeated == {"exit": 2, "timeout": 1, "memory": 1}
+    assert "\n4 attempts were repeated: 2 exit, 1 memory, 1 timeout\n" in render_text(report)
+    assert "attempts were repeated" not in render_text(msgspec.structs.replace(report, repeated={}))
 
 
 def test_a_failure_is_reported_with_the_end_of_its_stderr(tmp_path: Path):

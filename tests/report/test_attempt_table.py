@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pandas
-import pyarrow.parquet
 import pytest
 
 from qcg.pilotjob.core.attempt_events import FORGOTTEN, UNKNOWN
@@ -209,10 +207,16 @@ def _row(**values: Any) -> AttemptRow:
     return AttemptRow(**(defaults | values))
 
 
+def read_parquet(path: Path) -> Any:
+    import pyarrow.parquet  # imported here: every worker collects this file, and this takes long
+
+    return pyarrow.parquet.read_table(path)
+
+
 def test_parquet_has_the_same_values_with_types(wd: Path, tmp_path: Path):
     done = run("qcg-pm", "report", wd, "--parquet", tmp_path / "attempts.parquet")
     assert done.returncode == 0, done.stderr
-    table = pyarrow.parquet.read_table(tmp_path / "attempts.parquet")
+    table = read_parquet(tmp_path / "attempts.parquet")
     assert tuple(table.column_names) == COLUMNS
     assert str(table.schema.field("started").type) == "timestamp[us, tz=UTC]"
     assert str(table.schema.field("exit_code").type) == "int64"
@@ -224,6 +228,8 @@ def test_parquet_has_the_same_values_with_types(wd: Path, tmp_path: Path):
 
 
 def test_a_data_frame_has_the_same_values_with_types(wd: Path):
+    import pandas  # as pyarrow above
+
     frame = attempts_frame(wd)
     assert list(frame.columns) == list(COLUMNS)
     found = attempts(wd)
@@ -242,7 +248,7 @@ def test_a_run_without_attempts_gives_an_empty_table(tmp_path: Path):
     assert run("qcg-pm", "report", tmp_path, "--csv", "-").stdout == ",".join(COLUMNS) + "\n"
     done = run("qcg-pm", "report", tmp_path, "--parquet", tmp_path / "p")
     assert done.returncode == 0, done.stderr
-    assert pyarrow.parquet.read_table(tmp_path / "p").num_rows == 0
+    assert read_parquet(tmp_path / "p").num_rows == 0
 
 
 @pytest.mark.parametrize("package", ["pyarrow", "pandas"])

@@ -17,7 +17,7 @@ from qcg.pilotjob.dashboard.page_files import load_page
 from qcg.pilotjob.report.run_summary import RunSummary
 from qcg.pilotjob.report.state_colours import STATE_COLOURS
 from qcg.pilotjob.report.summary_style import COLOURS, MARKS
-from tests.support.browser import Troubles
+from tests.support.browser import Troubles, shared_context
 from tests.support.contrast import AA_SHAPES, AA_TEXT, contrast
 from tests.support.project import ROOT
 from tests.support.sample_run import sample_run
@@ -62,10 +62,9 @@ class Shown(NotebookDisplay):
 @contextmanager
 def notebook(browser: Any, prefers: str = "light", theme: str = "", style: str = JUPYTER) -> Iterator[Any]:
     """A page with the output of a cell. `theme`: that of Jupyter; without one, as in pages that are no notebooks."""
-    context = browser.new_context(
-        viewport={"width": 760, "height": 400}, device_scale_factor=2, color_scheme=prefers, reduced_motion="reduce"
-    )
-    page = context.new_page()
+    page = shared_context(browser, device_scale_factor=2, reduced_motion="reduce").new_page()
+    page.set_viewport_size({"width": 760, "height": 400})
+    page.emulate_media(color_scheme=prefers)
     troubles = Troubles()
     troubles.watch(page)
     attribute = f' data-jp-theme-light="{str(theme == "light").lower()}"' if theme else ""
@@ -76,7 +75,7 @@ def notebook(browser: Any, prefers: str = "light", theme: str = "", style: str =
         yield page
         assert troubles == []
     finally:
-        context.close()
+        page.close()
 
 
 def value(page: Any, selector: str, property: str) -> str:

@@ -12,14 +12,30 @@ from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.host.records import EndReason
 from qcg.pilotjob.journal.encoding import decode_grant
-from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, JOB_COLUMNS, QUEUED, past_rows, to_attempt, to_job
+from qcg.pilotjob.journal.end_causes import UNEXPLAINED, cause_of_end
+from qcg.pilotjob.journal.queries import (
+    ATTEMPT_COLUMNS,
+    JOB_COLUMNS,
+    QUEUED,
+    QUEUED_AGAIN,
+    has_past_table,
+    past_rows,
+    to_attempt,
+    to_job,
+)
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 
 FAILED = int(State.FAILED)
 
 _OF_JOB = "place >= (seq << 32) AND place < ((seq + 1) << 32)"
 _RAN = f"state > {QUEUED} AND started > 0"
+# The numbers of attempts are checked first: only the rows of repeated attempts cost a search.
+_QUEUED_AGAIN = (
+    f"CASE WHEN runs.attempt > 1 THEN (SELECT nullif({QUEUED_AGAIN}, 0) FROM past_attempts AS past"
+    " WHERE past.place = runs.place AND past.attempt < runs.attempt ORDER BY past.attempt DESC LIMIT 1) END"
+)
 
 
 class Iterated(NamedTuple):
@@ -35,7 +51,7 @@ class Times(NamedTuple):
     """Durations in seconds."""
 
     waited: array[float]
-    """From submission to start, for each started attempt."""
+    """From the time at which its job was last queued to start, for each started attempt."""
     ran: array[float]
     """From start to end, for each ended attempt."""
 
@@ -87,9 +103,11 @@ def first_and_last(connection: sqlite3.Connection) -> tuple[float, float] | None
 
 
 def times(connection: sqlite3.Connection) -> Times:
+    """Durations of the latest attempts of all jobs and iterations."""
     waited, ran = array("d"), array("d")
+    queued_at = f"coalesce({_QUEUED_AGAIN}, submitted)" if has_past_table(connection) else "submitted"
     for queued, running in connection.execute(
-        "SELECT max(runs.started - submitted, 0.0),"
+        f"SELECT max(runs.started - {queued_at}, 0.0),"
         " CASE WHEN runs.ended > 0 THEN max(runs.ended - runs.started, 0.0) END"
         f" FROM runs CROSS JOIN submitted_jobs ON seq = place >> 32 WHERE runs.state > {QUEUED} AND runs.started > 0"
     ):
@@ -159,6 +177,27 @@ def failed_attempts(connection: sqlite3.Connection, most: int) -> list[AttemptRe
 def count_failed_attempts(connection: sqlite3.Connection) -> int:
     (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE state = {FAILED}").fetchone()
     return int(count)
+
+
+def failed_jobs_after(connection: sqlite3.Connection, place: int) -> set[int]:
+    """Sequence numbers of at most two jobs with failed attempts behind a place: enough to tell one from several."""
+    first, last = connection.execute(
+        f"SELECT min(place) >> 32, max(place) >> 32 FROM runs WHERE state = {FAILED} AND place > ?", (place,)
+    ).fetchone()
+    return set() if first is None else {first, last}
+
+
+def repeated_attempts(connection: sqlite3.Connection) -> Counter[str]:
+    """Numbers of attempts after which their jobs were queued again, by cause."""
+    # Few messages differ within a group: only unclear causes are found in messages.
+    message = f"CASE WHEN cause IN ('{UNEXPLAINED}', '{EndReason.EXIT}') THEN message END"
+    columns = f"cause, exit_code, started > 0, {message} AS unclear, count(*)"
+    counts = Counter[str]()
+    for cause, exit_code, started, unclear, number in past_rows(
+        connection, "GROUP BY cause, exit_code, started > 0, unclear", columns
+    ):
+        counts[cause_of_end(cause, exit_code, started, unclear or "")] += number
+    return counts
 
 
 def jobs_failed_without_attempt(connection: sqlite3.Connection) -> list[int]:

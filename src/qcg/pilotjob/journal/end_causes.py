@@ -1,4 +1,4 @@
-"""Causes of earlier attempts, found in their messages where the registry has no exact cause.
+"""Causes of earlier attempts, found in their messages where the registry has no exact cause, and these messages.
 
 When a job is run again by hand, the registry knows the state, the exit code and the message of its last attempt. The
 message has the cause."""
@@ -29,6 +29,12 @@ _SENTENCES = (
 _LOST = re.compile(
     r"\blost\b|unknown|may or may not|was not started|was not recorded|no record of it|not part of this run"
 )
+_NUMBER = re.compile(r" \(attempt \d+\)$")
+
+
+def message_of_end(message: str) -> str:
+    """The message of an earlier attempt without its number, which the final message of a retried job has at its end."""
+    return _NUMBER.sub("", message)
 
 
 def cause_of_end(stored: str, exit_code: int | None, started: float, message: str) -> str:

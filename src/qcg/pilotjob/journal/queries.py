@@ -10,7 +10,7 @@ from typing import Any
 from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal.encoding import decode_ends, decode_grant
-from qcg.pilotjob.journal.end_causes import cause_of_end
+from qcg.pilotjob.journal.end_causes import cause_of_end, message_of_end
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
 from qcg.pilotjob.journal.records import CAUSES_WITHOUT_FAILURE, AttemptRecord, JobEnded, JobRecord, PastAttemptRecord
 from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, USAGE, place, seq_and_position
@@ -28,6 +28,8 @@ PAST_COLUMNS = (
 )
 PAST_FAILED = f"cause NOT IN {CAUSES_WITHOUT_FAILURE}"
 """Condition for earlier attempts that have failed; the others were ended on purpose."""
+QUEUED_AGAIN = "CASE WHEN past.rerun_at > 0 THEN past.rerun_at ELSE past.ended END"
+"""`PastAttemptRecord.queued_again` of the row `past`; 0 where it is not known."""
 JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
 # CROSS JOIN fixes the order of the loops: job by job, with a range scan of its attempts.
@@ -137,8 +139,13 @@ def attempts_so_far(connection: sqlite3.Connection, seqs: Collection[int]) -> di
 
 def past_rows(connection: sqlite3.Connection, condition: str, columns: str = "") -> Iterator[tuple[Any, ...]]:
     """Rows of earlier attempts; none in registries of earlier versions, which lack the table."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'past_attempts'").fetchone():
+    if has_past_table(connection):
         yield from connection.execute(f"SELECT {columns or PAST_COLUMNS} FROM past_attempts {condition}")
+
+
+def has_past_table(connection: sqlite3.Connection) -> bool:
+    """Whether the registry has the table of earlier attempts; earlier versions lack it."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'past_attempts'").fetchone() is not None
 
 
 def holds(connection: sqlite3.Connection) -> Iterator[tuple[int, int, float]]:
@@ -167,7 +174,7 @@ def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
         pid,
         exit_code,
         None if granted is None else decode_grant(granted),
-        message,
+        message_of_end(message),
         to_usage(usage),
         rerun_at or None,
     )

@@ -63,6 +63,11 @@ class PastAttemptRecord(NamedTuple):
         """CANCELED when its job was cancelled, or when it was ended with its manager; otherwise FAILED."""
         return State.CANCELED if self.cause in CAUSES_WITHOUT_FAILURE else State.FAILED
 
+    @property
+    def queued_again(self) -> float | None:
+        """When its job was queued for the next attempt: at its rerun, or at the end of this attempt."""
+        return self.rerun_at or self.ended
+
 
 class JobRecord(NamedTuple):
     """A job, without its attempts."""

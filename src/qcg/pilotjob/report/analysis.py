@@ -82,6 +82,8 @@ class _Report:
             slowest=[self._slow(outcome) for outcome in summary.slowest],
             failures=[self.failures.of(outcome) for outcome in summary.failures],
             failed=summary.failed,
+            unlisted="" if summary.unlisted is None else summary.unlisted.name,
+            repeated=dict(sorted(summary.repeated.items(), key=lambda one: (-one[1], one[0]))),
             omitted=[f"{job.name} OMITTED: {job.message or self._omitted_iterations(job)}" for job in summary.omitted],
             unreadable=self.unreadable,
             **_usage_of(summary.used),

@@ -40,7 +40,7 @@ class AttemptRow(Struct, frozen=True, gc=False):
     started: float | None
     ended: float | None
     queue_seconds: float | None
-    """From the submission, or from the end of the attempt before, until it was scheduled."""
+    """From the submission, the rerun, or the end of the attempt before, until it was scheduled."""
     launch_seconds: float | None
     """From being scheduled to its start. Short jobs are sent to nodes ahead: this includes their wait for the core."""
     run_seconds: float | None
@@ -98,8 +98,9 @@ def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None)
     for record in merge(*both, key=attrgetter("seq", "position", "attempt")):
         while job.seq < record.seq:
             job = next(jobs, _Job(record.seq, f"(removed job {record.seq})", 0.0, None))
-        repeated = before is not None and (before.seq, before.position) == (record.seq, record.position)
-        queued = before.ended if repeated and before is not None else job.submitted
+        queued: float | None = job.submitted
+        if isinstance(before, PastAttemptRecord) and (before.seq, before.position) == (record.seq, record.position):
+            queued = before.queued_again
         yield _row(job, record, queued, rows)
         before = record
 

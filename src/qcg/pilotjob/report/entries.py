@@ -34,8 +34,16 @@ _memory = lru_cache(maxsize=4096)(bytes_text)
 
 
 @lru_cache(maxsize=4096)
-def _allocation(grant: Grant) -> str:
+def _shared_allocation(grant: Grant) -> str:
     return printable(str(grant))
+
+
+def _allocation(grant: Grant) -> str:
+    if len(grant.parts) != 1:
+        return _shared_allocation(grant)
+    # Not from a cache: on a large machine, the same cores come again after it has dropped them.
+    part = grant.parts[0]
+    return f"{_shared_text(part.node)}[{':'.join(map(str, part.cores))}]"
 
 
 def text_entry(end: JobEnd) -> bytes:

@@ -75,6 +75,8 @@ def print_report(report: RunReport, console: Console) -> None:
     say(_utilisation(report))
     if report.max_memory:
         say(_usage(report))
+    if report.repeated:
+        say(_repeated(report))
     if report.slowest:
         say("")
         console.print(_slowest(report))
@@ -84,9 +86,13 @@ def print_report(report: RunReport, console: Console) -> None:
         for line in failure.last_lines:
             say(f"    {line}")
     if report.failed > len(report.failures):
-        say(f"\n... and {report.failed - len(report.failures)} more failed; {_how_to_list(report, State.FAILED)}")
-        if report.iterations.get(State.FAILED.name):
+        names = _pattern_of(report.unlisted)
+        how_to_list = _how_to_list(report, State.FAILED, names)
+        say(f"\n... and {report.failed - len(report.failures)} more failed; {how_to_list}")
+        if report.iterations.get(State.FAILED.name) and not names:
             say("With 'NAME:*' behind it, it lists the failed iterations of job NAME.")
+        if report.finished and not report.at_work:
+            say(f"Run failed jobs again with: qcg-pm run --resume {shlex.quote(report.directory)} --rerun failed")
     if any(failure.message.startswith(NODE_LOST) for failure in report.failures):
         say("\nWith --on-lost rerun, jobs whose node is lost are started again.")
     if report.omitted:
@@ -98,8 +104,14 @@ def print_report(report: RunReport, console: Console) -> None:
             say(f"... and {more} more were omitted; {_how_to_list(report, State.OMITTED)}")
 
 
-def _how_to_list(report: RunReport, state: State) -> str:
-    return f"list them with: qcg-pm jobs --state {state.name} --path {shlex.quote(report.directory)}"
+def _how_to_list(report: RunReport, state: State, names: str = "") -> str:
+    jobs = f"jobs {shlex.quote(names)}" if names else "jobs"
+    return f"list them with: qcg-pm {jobs} --state {state.name} --path {shlex.quote(report.directory)}"
+
+
+def _pattern_of(job: str) -> str:
+    """The pattern of all iterations of a job; empty where its name would be a pattern itself."""
+    return "" if not job or any(character in job for character in "*?[:") else f"{job}:*"
 
 
 def _states(report: RunReport) -> Table:
@@ -142,7 +154,12 @@ def _usage(report: RunReport) -> str:
     text = f"{efficiency}at most {bytes_text(report.max_memory)} of memory in one attempt"
     if report.memory_efficiency is None:
         return text
-    return f"{text}, {report.memory_efficiency:.1%} of the memory asked for at most"
+    return f"{text}; the largest share of its `mem` that an attempt used was {report.memory_efficiency:.1%}"
+
+
+def _repeated(report: RunReport) -> str:
+    number = pluralize(sum(report.repeated.values()), "attempt was repeated", "attempts were repeated")
+    return f"{number}: {', '.join([f'{count} {cause}' for cause, count in report.repeated.items()])}"
 
 
 def _slowest(report: RunReport) -> Table:

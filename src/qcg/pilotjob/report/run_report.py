@@ -61,7 +61,8 @@ class RunReport(Struct, frozen=True):
     ended: float | None
     """Time of the last known event."""
     queue_times: Statistics | None
-    """From submission to start, of all jobs and iterations that started."""
+    """From submission, or from a rerun or the end of the attempt before, to start: of the latest attempt of all jobs
+    and iterations that started."""
     run_times: Statistics | None
     """From start to end, of all jobs and iterations that started and ended."""
     nodes: int | None
@@ -88,3 +89,8 @@ class RunReport(Struct, frozen=True):
     memory_efficiency: float | None = None
     """The largest part of the memory asked for that an attempt has used, without attempts whose peak may be the
     memory of the agent; None when there are no others that asked for memory."""
+    unlisted: str = ""
+    """The job whose iterations are all failures that `failures` leaves out; empty when there are none, or of several
+    jobs."""
+    repeated: dict[str, int] = {}
+    """Number of attempts after which their jobs were queued again, by cause, the most frequent first."""

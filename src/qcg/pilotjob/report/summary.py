@@ -15,6 +15,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import aggregates, queries
 from qcg.pilotjob.journal.aggregates import Used
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+from qcg.pilotjob.journal.schema import place
 from qcg.pilotjob.report.run_report import Statistics
 
 
@@ -42,6 +43,10 @@ class Summary(Struct):
     """The longest first."""
     failed: int
     failures: list[Outcome]
+    unlisted: JobRecord | None
+    """The job whose iterations all other failures are; None when there are none, or of several jobs."""
+    repeated: Counter[str]
+    """Numbers of repeated attempts by cause."""
     omitted: list[JobRecord]
 
     @property
@@ -82,7 +87,7 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
     first, last = aggregates.first_and_last(connection) or (0.0, 0.0)
     times = aggregates.times(connection)
     any_failed = jobs[State.FAILED] or iterations[State.FAILED]
-    failed, failures = _failures(connection, most) if any_failed else (0, [])
+    failed, failures, unlisted = _failures(connection, most) if any_failed else (0, [], None)
     return Summary(
         at_work=at_work,
         jobs=jobs,
@@ -96,18 +101,32 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
         slowest=[_outcome(connection, run.seq, run) for run in aggregates.slowest(connection, most)],
         failed=failed,
         failures=failures,
+        unlisted=unlisted,
+        repeated=aggregates.repeated_attempts(connection),
         omitted=aggregates.jobs_in(connection, State.OMITTED, most) if jobs[State.OMITTED] else [],
     )
 
 
-def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outcome]]:
-    """The number of failures and the first ones by submission: failed attempts, and jobs that failed without one."""
+def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outcome], JobRecord | None]:
+    """The number of failures, the first ones by submission, and the job whose iterations all others are: failed
+    attempts, and jobs that failed without one."""
     runs = aggregates.failed_attempts(connection, most)
     jobs = aggregates.jobs_failed_without_attempt(connection)
     found = [(run.seq, run.position, run) for run in runs] + [(seq, -1, None) for seq in jobs[:most]]
     first = sorted(found, key=lambda one: one[:2])[:most]
     failures = [_outcome(connection, seq, run) for seq, _, run in first]
-    return aggregates.count_failed_attempts(connection) + len(jobs), failures
+    number = aggregates.count_failed_attempts(connection) + len(jobs)
+    unlisted = _unlisted(connection, first[-1][:2], jobs) if first and number > len(first) else None
+    return number, failures, unlisted
+
+
+def _unlisted(connection: sqlite3.Connection, last: tuple[int, int], without_attempt: list[int]) -> JobRecord | None:
+    """The job whose iterations are all failures behind the last one that is listed."""
+    seqs = aggregates.failed_jobs_after(connection, place(*last))
+    if len(seqs) != 1 or any((seq, -1) > last for seq in without_attempt):
+        return None
+    job = queries.job_record(connection, seqs.pop())
+    return job if job is not None and job.iterations else None
 
 
 def _outcome(connection: sqlite3.Connection, seq: int, run: AttemptRecord | None) -> Outcome:
