@@ -64,8 +64,11 @@ def test_the_limit_program_reports_invalid_arguments(tmp_path: Path):
 
 @needs_compiler
 @pytest.mark.timeout(600)
-def test_a_small_run_of_the_main_benchmarks_gives_plausible_figures(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_small_run_of_the_main_benchmarks_gives_plausible_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     """Ratios for the log. Only impossible values are failures, because the load of this machine is unknown."""
+    monkeypatch.setattr(growth, "SHORT_STEPS", 5)
     # A machine that stops for two seconds makes nonsense of a measurement of one, but hardly of three in a row.
     for _ in range(3):
         found = {
