@@ -7,12 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long packages bench lint format docs lock clean
+.PHONY: help setup run test test-long packages compiled-tests bench lint format docs lock clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make run      set up, then run a small example on this machine'
-	@echo 'make test     set up, then run all checks and tests, in 8 processes; WORKERS=N sets the number'
+	@echo 'make test     set up, then run all checks and tests, in 12 processes; WORKERS=N sets the number'
 	@echo 'make test-long  run the long random tests, of which make test runs a small part'
 	@echo 'make bench    set up, then run the benchmarks; a part of them: ONLY=noop,latency BENCH="--rounds 1"'
 	@echo 'make setup    install the program and the development tools into $(VENV)'
@@ -44,17 +44,23 @@ run: $(VENV)/run.stamp
 	@echo && cat build/run/pi.txt
 
 # More processes than cores: most tests wait for most of their time.
-WORKERS ?= 8
+WORKERS ?= 12
 
-test: packages lint docs
+test: packages $(VENV)/dev.stamp
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync compiled-tests lint docs
 	$(BIN)/python -m pytest -n $(WORKERS)
 
+# Otherwise each process compiles all tests. Errors are reported when the tests run.
+compiled-tests: $(VENV)/dev.stamp
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
+
+test-long: TIER := long
 test-long: packages $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --long --timeout 1800
 
 # This comes first: installing the program needs a compiler.
 packages:
-	@tests/system-packages
+	@tests/system-packages $(TIER)
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m bench $(ONLY) $(BENCH)

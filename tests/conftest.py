@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.support.signals",
     "tests.support.skips",
     "tests.support.tiers",
+    "tests.support.warm_start",
 ]
 
 # Machines that run tests are shared and slow at times, so examples have no deadline.

@@ -30,7 +30,7 @@ spec.loader.exec_module(module)
 sys.modules["qcg.pilotjob.agent._relay"] = qcg.pilotjob.agent._relay = module
 del os.environ["LD_PRELOAD"]  # jobs are not instrumented
 import pytest
-arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-k", sys.argv[2]]
+arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--noconftest", "-s", "-k", sys.argv[2]]
 sys.exit(pytest.main([*arguments, "tests/agent/test_relay_runner.py"]))
 """
 SELECTED = ("order", "fails", "captured_for", "killed", "new_file", "cut_off", "one_thread", "same_time")

@@ -12,7 +12,8 @@ from tests.support.watched_run import page_address, running, waiting_job
 
 
 def actions(page: Any) -> list[str]:
-    return [str(button.get_attribute("data-action")) for button in page.locator("[data-action]").all()]
+    # At once: buttons may go while a list of them is walked.
+    return list(page.locator("[data-action]").evaluate_all("buttons => buttons.map((one) => one.dataset.action)"))
 
 
 def act(page: Any, action: str) -> None:

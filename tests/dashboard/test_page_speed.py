@@ -81,11 +81,11 @@ def there_and_back(one: Step, other: Step, times: int) -> list[Step]:
 
 ZOOMING = there_and_back(wheel(-300), wheel(300), 10)
 KEYS = [
-    *there_and_back(key("PageDown"), key("PageUp"), 5),
-    *there_and_back(key("ArrowDown"), key("ArrowUp"), 5),
-    *there_and_back(key("ArrowRight"), key("ArrowLeft"), 5),
+    *there_and_back(key("PageDown"), key("PageUp"), per_tier(3, 5)),
+    *there_and_back(key("ArrowDown"), key("ArrowUp"), per_tier(3, 5)),
+    *there_and_back(key("ArrowRight"), key("ArrowLeft"), per_tier(3, 5)),
 ]
-DRAGGING = [drag(600 + 40 * (number % 8), 600 - 35 * (number % 5)) for number in range(1, 31)]
+DRAGGING = [drag(600 + 40 * (number % 8), 600 - 35 * (number % 5)) for number in range(1, per_tier(16, 31))]
 
 
 def seconds_of(page: Any, step: Step) -> float:
@@ -120,7 +120,7 @@ def large_timeline(browser: Any, address: str, level: str) -> Iterator[Any]:
 
 def test_the_page_is_painted_soon(browser: Any, address: str):
     def seconds() -> float:
-        with open_page(browser, address) as page:
+        with open_page(browser, address, cached=False) as page:
             page.wait_for_selector(".hero-number")
             return float(page.evaluate("performance.now()")) / 1000
 

@@ -26,7 +26,7 @@ DATA = [
     "assets/main.js",
 ]
 
-pytestmark = pytest.mark.leaves_open("the dashboard of the module")
+pytestmark = [pytest.mark.leaves_open("the dashboard of the module"), pytest.mark.cold_start]
 
 
 def tells_nothing(reply: Reply) -> None:

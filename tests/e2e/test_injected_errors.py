@@ -135,7 +135,20 @@ def inject_all(slots: list[Slot], planned: list[Injection], inject: Callable[[Sl
 
 @pytest.fixture
 def slots(tmp_path: Path) -> list[Slot]:
-    return [Slot(tmp_path / f"slot{number}") for number in range(per_tier(1, 3))]
+    return make_slots(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> list[Slot]:
+    """Slots with an ended run, which no test changes."""
+    slots = make_slots(tmp_path_factory.mktemp("ended"))
+    for slot in slots:
+        assert slot.begin().returncode == 1
+    return slots
+
+
+def make_slots(directory: Path) -> list[Slot]:
+    return [Slot(directory / f"slot{number}") for number in range(per_tier(1, 3))]
 
 
 @pytest.mark.parametrize(("process", "sample"), [("", 3), (AGENT, 2)], ids=["manager", "agent"])
@@ -171,19 +184,16 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(command[:2]) for command in COMMANDS])
-def test_commands_survive_any_call_that_fails(slots: list[Slot], command: list[str]):
-    for slot in slots:
-        assert slot.begin().returncode == 1
-
+def test_commands_survive_any_call_that_fails(ended: list[Slot], command: list[str]):
     def inject(slot: Slot, injection: Injection | None) -> None:
         line = [word.format(wd=slot.wd) for word in command]
         check_sentence(run("qcg-pm", *line, env=slot.environment(injection)))
 
-    inject(slots[0], None)
-    calls = slots[0].faults.calls()
+    inject(ended[0], None)
+    calls = ended[0].faults.calls()
     assert calls
-    inject_all(slots, injections(calls, 2), inject)
-    for slot in slots:
+    inject_all(ended, injections(calls, 2), inject)
+    for slot in ended:
         check_unchanged(slot)
 
 

@@ -46,6 +46,7 @@ def _link(chain: int, step: int, pause: str) -> dict[str, Any]:
     return marking(f"chain-{chain}-{step}", pause, after=[f"chain-{chain}-{step - 1}"] if step else [])
 
 
+@pytest.mark.cold_start  # some kills hit a manager that loads its modules
 def test_jobs_run_once_each_though_their_manager_is_killed_twelve_times(tmp_path: Path):
     kills = {
         "while starting": 2,

@@ -137,12 +137,10 @@ def test_validate_run_and_submit_warn_of_misspelt_variables(tmp_path: Path):
 # -- copies of registries ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_command_that_is_interrupted_leaves_no_copy_of_a_registry(tmp_path: Path, number: signal.Signals):
-    """The command is stopped as soon as its copy exists, so that the signal always arrives while there is one."""
-    wd, copies = tmp_path / "wd", tmp_path / "tmp"
-    wd.mkdir()
-    copies.mkdir()
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run whose manager was killed."""
+    wd = tmp_path_factory.mktemp("unfinished")
     path = write_requests(wd / "r.json", [job("a", "true", iteration=2000), job("b", script=f"touch up; {WAITS}")])
     with start("qcg-pm", "run", path, "--wd", wd, "--nodes", "1", "--agent-linger", "0") as manager:
         wait_for((wd / "up").exists, what="the job that waits")
@@ -150,8 +148,18 @@ def test_a_command_that_is_interrupted_leaves_no_copy_of_a_registry(tmp_path: Pa
         manager.communicate()
     (wd / "go").touch()
     wait_for(lambda: not list(wd.glob(".qcgpjm-service-*/agent-*.json")), what="the end of the agent")
+    return wd
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_command_that_is_interrupted_leaves_no_copy_of_a_registry(
+    unfinished: Path, tmp_path: Path, number: signal.Signals
+):
+    """The command is stopped as soon as its copy exists, so that the signal always arrives while there is one."""
+    copies = tmp_path / "tmp"
+    copies.mkdir()
     for _ in range(20):
-        with start("qcg-pm", "jobs", "--path", wd, env=environment(TMPDIR=str(copies))) as command:
+        with start("qcg-pm", "jobs", "--path", unfinished, env=environment(TMPDIR=str(copies))) as command:
             while command.poll() is None and not list(copies.iterdir()):
                 pass
             if command.poll() is None:

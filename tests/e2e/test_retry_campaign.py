@@ -113,6 +113,7 @@ def check_numbers(name: str, begun: list[int], entry: dict[str, Any]) -> None:
     assert set(range(1, len(past) + 2)) - lost <= set(begun) <= set(range(1, len(past) + 2)), f"{name}: {begun}"
 
 
+@pytest.mark.cold_start  # some kills hit a manager that loads its modules
 @pytest.mark.sampled
 @pytest.mark.timeout(per_tier(300, 1800))
 def test_attempts_run_once_and_one_at_a_time_when_managers_and_agents_are_killed(tmp_path: Path):

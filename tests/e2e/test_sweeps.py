@@ -206,7 +206,7 @@ def test_only_failed_iterations_run_again_with_corrected_rows(tmp_path: Path):
     resumed = ("qcg-pm", "run", "--resume", ".", "--rerun", "failed", "--from", "requests.json")
     again = run(*resumed, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "2 jobs and iterations run again" in again.stderr
+    assert "2 jobs and iterations are queued again" in again.stderr
     shown = [(row["name"], row["attempt"], row["state"], row["parameters"]) for row in attempts(tmp_path)]
     assert shown == [
         ("sweep:0", "1", "SUCCEED", '{"T":"250"}'),
@@ -279,7 +279,7 @@ def test_a_sweep_from_the_command_line_runs_again_with_the_corrected_rows_of_its
     with served(tmp_path, "--cores", "1") as service:
         words = ("--name", "sweep", "--each", "params.csv", "--wait", "--", "test", "${row.T}", "-gt", "0")
         assert run("qcg-pm", "submit", *words, cwd=tmp_path).returncode == 1
-        again = (0, "1 job or iteration runs again\n")
+        again = (0, "1 job or iteration is queued again\n")
         assert rerun() == (*again, "")
         service.wait("sweep", "FAILED")
         unchanged = "Warning: no parameter file of these jobs has changed; they run again with the same rows\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.pilot import job, run, write_requests
 
-BURN = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+BURN = "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done"
 
 
 def test_usage_of_every_attempt_is_in_report_info_and_closing_table(tmp_path: Path):

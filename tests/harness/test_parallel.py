@@ -161,3 +161,26 @@ def test_time_limits_of_a_timed_test_begin_with_its_turn(run_in_workers):
         def test_that_measures(): ...
     """
     run_in_workers(test_busy=busy, test_timed=timed).assert_outcomes(passed=2)
+
+
+def test_tests_that_wait_leave_workers_to_the_others(run_in_workers, pytester: pytest.Pytester):
+    waiting = """
+        from pathlib import Path
+        from time import monotonic, sleep
+
+        def test_that_waits():
+            until = monotonic() + 60
+            while not Path("computed").exists():
+                assert monotonic() < until
+                sleep(0.01)
+    """
+    computing = """
+        from pathlib import Path
+
+        def test_that_computes():
+            Path("computed").touch()
+    """
+    files = {"tests/ssh/test_one": waiting, "tests/ssh/test_two": waiting, "tests/test_three": computing}
+    for name in files:
+        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
+    run_in_workers(**files).assert_outcomes(passed=3)

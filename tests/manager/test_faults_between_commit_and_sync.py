@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import threading
@@ -40,6 +41,7 @@ def test_jobs_are_synced_without_a_sync_thread(tmp_path: Path, monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     async def test(wired: Wired) -> None:
+        gc.collect()  # otherwise the collection of a manager object of an earlier test may need a thread
         with monkeypatch.context() as limit:
             limit.setattr(threading.Thread, "start", no_more_threads)
             reply = await wired.engine.submit(jobs("a"))

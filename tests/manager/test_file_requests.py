@@ -308,7 +308,7 @@ def test_jobs_do_not_run_when_their_submission_is_answered_with_an_unexpected_er
         assert (reply.code, reply.message) == (1, "internal error, see service.log")
         assert wired.engine.state.jobs == {}
 
-    monkeypatch.setattr("qcg.pilotjob.interfaces.handlers.submit.same_file_warnings", fail)
+    monkeypatch.setattr("qcg.pilotjob.interfaces.handlers.submit.iteration_warnings", fail)
     run(tmp_path, test)
 
 

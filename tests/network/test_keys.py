@@ -17,6 +17,8 @@ from tests.support.processes import descendants
 from tests.support.serving import Served, served
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.cold_start  # /proc shows the command line and the environment of the manager
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

@@ -69,9 +69,10 @@ def granted_cores(entry: dict[str, Any]) -> list[tuple[str, int]]:
 def waiting_jobs(name: str, count: int, **more: Any) -> dict[str, Any]:
     """An iterated job whose iterations run until the file `go` exists. Several times a second, each attempt appends its
     host and the time to its own file, for `JobTraces`."""
+    # The pause is a `read` that never gets anything: hundreds of `sleep` a second would keep the machine busy.
     script = (
-        "host=$(hostname); mkdir -p life; until [ -e go ]; do"
-        ' echo "$host $EPOCHREALTIME" >> life/$0.$host.$$; sleep 0.2; done;'
+        "host=$(hostname); mkdir -p life; exec {never}<> <(:); until [ -e go ]; do"
+        ' echo "$host $EPOCHREALTIME" >> life/$0.$host.$$; read -rt 0.2 -u $never; done;'
         " echo done >> life/$0.done"
     )
     return job(name, "bash", "-c", script, f"{name}.${{it}}", iteration={"stop": count}, **more)

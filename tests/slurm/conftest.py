@@ -8,23 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.concurrent_tests import Results, run_all
+from tests.support.directory_scope import kept_for_directory
 from tests.support.slurm_cluster import Cluster, lent, running_cluster, why_impossible
 
 
-# Of module scope, although a cluster takes a second to start: tests of a job host, which may run in the same process
-# later, end every process below it.
-@pytest.fixture(scope="module")
-def claiming_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
+@pytest.fixture
+def claiming_cluster(clusters_are_possible: None, request: pytest.FixtureRequest) -> Cluster:
     """Four nodes with four CPUs and two GPUs each: more CPUs than most machines have for each of them."""
-    with running_cluster() as cluster:
-        yield cluster
+    return kept_for_directory(request.node, "claiming", running_cluster)
 
 
-@pytest.fixture(scope="module")
-def binding_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
+@pytest.fixture
+def binding_cluster(clusters_are_possible: None, request: pytest.FixtureRequest) -> Cluster:
     """Two nodes that claim two CPUs each, which exist, so that Slurm binds its steps."""
-    with running_cluster(nodes=2, cpus=2, gpus=0, task_plugin="task/affinity") as cluster:
-        yield cluster
+    return kept_for_directory(
+        request.node, "binding", lambda: running_cluster(nodes=2, cpus=2, gpus=0, task_plugin="task/affinity")
+    )
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from tests.host.remote.far_side import INSTANCE, FarSide, build_zipapp
 from tests.support.processes import Process
-from tests.support.slurm_cluster import Cluster
+from tests.support.slurm_cluster import Cluster, Job
 
 PYTHON = "/usr/bin/python3"
 """A Python without this project: the far side needs nothing but the file that is sent to it."""
@@ -30,6 +30,8 @@ def described(**changes: Any) -> dict[str, Any]:
 
 class SlurmFarSide(FarSide):
     """The far side on node `host`, without a manager. Commands go through ssh, as those of a manager do."""
+
+    PAUSE = 0.5
 
     def __init__(self, cluster: Cluster, host: str = "n1") -> None:
         zipapp = cluster.cwd / "far.pyz"
@@ -76,6 +78,10 @@ class SlurmFarSide(FarSide):
 
     def job_id(self, name: str) -> str:
         return self.status(f"1/{name}/01")["JOB_ID"]
+
+    def wait_for_slurm(self, name: str, timeout: float) -> str:
+        """The final state of a job in Slurm, once the controller has recorded it. Nothing is polled."""
+        return Job(self.cluster, self.job_id(name), self.path("none")).wait_for_state(timeout)
 
     def path(self, name: str) -> Path:
         """A file in the working directories of jobs."""

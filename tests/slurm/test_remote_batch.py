@@ -16,9 +16,8 @@ from tests.host.remote.far_side import Channel, channel, encode, launch, script,
 from tests.slurm.concurrent_tests import long_concurrent_test
 from tests.slurm.remote_cluster import SlurmFarSide, described, execution, executions
 from tests.support import processes
-from tests.support.slurm_cluster import Cluster, Job
+from tests.support.slurm_cluster import Cluster
 from tests.support.tiers import per_tier
-from tests.support.waiting import wait_for
 
 HOLD = {"--hold": ""}
 
@@ -70,7 +69,7 @@ def test_a_job_runs_on_a_compute_node_and_is_polled(far: SlurmFarSide):
     assert (job_id, node) == (status["JOB_ID"], status["HOST"])
     assert directory == str(far.run_dir / "work/1/a")
     assert (status["BATCH_SYSTEM"], status["EXIT_CODE"]) == ("slurm", "7")
-    assert Job(far.cluster, job_id, far.run_dir / "none").wait_for_state() == "FAILED"
+    assert far.wait_for_slurm("a", 60) == "FAILED"
 
 
 def test_fifty_jobs_go_through_one_command_and_one_refused_job_harms_no_other(far: SlurmFarSide):
@@ -155,7 +154,7 @@ def test_waiting_and_running_jobs_are_killed(far: SlurmFarSide):
 
 def test_a_job_that_ended_between_two_polls_is_found(far: SlurmFarSide, cluster: Cluster):
     far.submit(script("1:1.1", execution("a", 5), name="a"))
-    Job(cluster, far.job_id("a"), far.run_dir / "none").wait()
+    far.wait_for_slurm("a", 60)
     cluster.kill_controller()  # the ledger of the channel alone knew of the end
     again = SlurmFarSide(cluster, "n2")
     again.attach()
@@ -224,7 +223,7 @@ def test_a_job_on_a_node_that_crashes_is_lost_with_that_cause(cluster: Cluster):
     far.submit(script("1:1.1", "echo > ../up; exec sleep 1000", name="a", remote=part))
     until(far.path("up").exists, "the start of the job")
     cluster.node("n3").crash()
-    wait_for(far.ends, 120, "the end of the job")
+    assert far.wait_for_slurm("a", 120) == "NODE_FAIL"
     (ended,) = far.ended("1:1.1")
     assert ended[2:4] == ["lost", "A node of the job failed, says Slurm (state NODE_FAIL)."]
 
@@ -235,7 +234,7 @@ def test_a_job_that_slurm_ends_at_its_time_limit_has_exceeded_its_time(cluster: 
     far.attach()
     part = remote("a", directives={"--time": "1"})
     far.submit(script("1:1.1", "exec sleep 1000", name="a", remote=part))
-    wait_for(far.ends, 240, "the end of the job")
+    assert far.wait_for_slurm("a", 240) == "TIMEOUT"
     (ended,) = far.ended("1:1.1")
     assert ended[2:4] == ["timeout", "Slurm ended the job at the time limit of the batch job (state TIMEOUT)."]
 

@@ -86,8 +86,17 @@ def tree(top: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("channel", ["serve", "one-shot"])
-def test_the_master_views_a_log_polls_kills_and_removes_remote_jobs(lab: Lab, channel: str):
+def test_the_master_controls_remote_jobs_and_trees_and_commands_are_as_documented(lab: Lab, channel: str):
+    lab.record_commands()
     run_example(lab, channel)
+    check_output_of_master(lab)
+    check_trees(lab)
+    if channel == "one-shot":
+        check_commands(lab)
+
+
+def check_output_of_master(lab: Lab) -> None:
+    """It has viewed a log, and has polled, killed and removed remote jobs."""
     out = lab.citadel.read("suitex/master.out")
     assert "remote-a runs in /home/hobo/qcg-run/suitex/work/1/remote-a" in out
     assert "job\njob.err\njob.out\njob.status\n" in out
@@ -97,9 +106,8 @@ def test_the_master_views_a_log_polls_kills_and_removes_remote_jobs(lab: Lab, ch
     assert "2 removed" in out
 
 
-@pytest.mark.parametrize("channel", ["serve", "one-shot"])
-def test_the_directory_trees_are_as_documented_on_both_sides(lab: Lab, channel: str):
-    run_example(lab, channel)
+def check_trees(lab: Lab) -> None:
+    """The directory trees are as documented on both sides."""
     far = tree(lab.wizard.home / "qcg-run/suitex")
     (log,) = [line.removeprefix("log -> ") for line in far if line.startswith("log -> ")]
     assert re.fullmatch(r"log\.[0-9]{8}T[0-9]{6}Z", log)
@@ -133,9 +141,8 @@ def sub_commands(calls: list[Call]) -> list[str]:
     return found
 
 
-def test_in_one_shot_mode_only_the_documented_commands_cross(lab: Lab):
-    lab.record_commands()
-    run_example(lab, "one-shot")
+def check_commands(lab: Lab) -> None:
+    """In one-shot mode, only the documented commands cross."""
     crossed = sub_commands(lab.recorded())
     by_manager = [name for name in crossed if name != "cat-log"]
     assert by_manager[:2] == ["remote-init", "rsync-out"]

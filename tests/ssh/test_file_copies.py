@@ -27,10 +27,10 @@ def with_rsync(lab: Lab, script: str) -> dict[str, dict[str, list[str]]]:
     return {"wizard": {"rsync": ["sh", f"{lab.citadel.home_there}/own-rsync"]}}
 
 
-def test_a_job_whose_outputs_are_copied_at_a_stop_does_not_run_again(lab: Lab, channel: str):
+def test_a_job_whose_outputs_are_copied_at_a_stop_does_not_run_again(lab: Lab, any_channel: str):
     lab.citadel.write("slow", "")
     jobs = [remote_job("one", WITH_OUTPUT, outputs=["result/"])]
-    run = RemoteRun(lab, jobs, channel=channel, hosts=with_rsync(lab, SLOW)).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, hosts=with_rsync(lab, SLOW)).start()
     wait_for((lab.citadel.home / "slowed").exists, 30, "the copy of the outputs")
     run.interrupt()
     run.wait()
@@ -50,9 +50,9 @@ def test_outputs_are_copied_again_after_rsync_has_failed_while_the_channel_lives
     assert not (lab.citadel.home / "broken").exists()
 
 
-def test_logs_are_retrieved_again_after_the_host_has_refused_connections(lab: Lab, channel: str):
+def test_logs_are_retrieved_again_after_the_host_has_refused_connections(lab: Lab, any_channel: str):
     hosts = with_rsync(lab, REFUSED_THREE_TIMES)
-    run = RemoteRun(lab, [remote_job("one", "echo said")], channel=channel, retrieve="always", hosts=hosts).start()
+    run = RemoteRun(lab, [remote_job("one", "echo said")], channel=any_channel, retrieve="always", hosts=hosts).start()
     run.finish()
     assert lab.citadel.read(f"qcg-run/{RUN}/log/job/1/one/01/job.out") == "said\n"
     assert len(lab.citadel.read("tried").split()) == 4

@@ -64,6 +64,12 @@ def states(lab: Lab) -> dict[str, str]:
     return {name: job["state"] for name, job in json.loads(done.stdout)["jobs"].items()} if done.stdout else {}
 
 
+def recorded(lab: Lab, name: str, key: str) -> int:
+    """The number of iterations of a job with this key in their status files on the host."""
+    statuses = lab.wizard.home.glob(f"qcg-run/*/log/job/*/{name}/NN/job.status")
+    return sum(f"{key}=" in path.read_text() for path in statuses)
+
+
 def refused(host: Host) -> list[str]:
     """The lines of the log of the gate."""
     return host.read(".qcg-pm/gate.log").splitlines()
@@ -138,7 +144,8 @@ def test_a_whole_run_passes_the_gate(lab: Lab, options: tuple[str, ...]):
     lab.citadel.write("run/in.txt", "more")
     lab.citadel.write("run/jobs.json", json.dumps([{"request": "submit", "jobs": JOBS}]))
     running = lab.citadel.start("qcg-pm", "run", "jobs.json", cwd="run", stdout=subprocess.DEVNULL)
-    wait_for(lambda: states(lab).get("long") == "EXECUTING" and states(lab)["many"] == "SUCCEED", 120, "the jobs")
+    wait_for(lambda: recorded(lab, "long", "STARTED") == 1 and recorded(lab, "many", "ENDED") == 20, 120, "the jobs")
+    wait_for(lambda: (found := states(lab))["long"] == "EXECUTING" and found["many"] == "SUCCEED", 120, "the records")
     channel = "one-shot" if options else "serve"
     assert re.search(rf"^wizard +hobo@wizard .* {channel} +connected$", pm(lab, "hosts"), re.MULTILINE)
     pm(lab, "cancel", "long")

@@ -36,8 +36,8 @@ def test_jobs_are_started_after_a_host_has_booted(lab: Lab, channel: str):
     assert len(run.marks()) <= len(jobs) + 4, "more than the running jobs were started again"
 
 
-def test_a_reused_pid_is_neither_believed_nor_killed(lab: Lab, channel: str):
-    run = RemoteRun(lab, [waiting_job("dead")], channel=channel).start()
+def test_a_reused_pid_is_neither_believed_nor_killed(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [waiting_job("dead")], channel=any_channel).start()
     run.wait_for_marks(1)
     pid = int(wait_for(lambda: run.status("dead").get("PID", ""), what="the pid"))
     lab.wizard.refuse()
@@ -66,8 +66,8 @@ def test_jobs_of_a_killed_supervisor_are_ended_and_reported(lab: Lab, channel: s
     run.check_nothing_left(timeout=20)
 
 
-def test_a_job_that_was_killed_on_the_host_fails_with_its_signal(lab: Lab, channel: str):
-    run = RemoteRun(lab, [remote_job("victim", "exec sleep 600")], channel=channel).start()
+def test_a_job_that_was_killed_on_the_host_fails_with_its_signal(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [remote_job("victim", "exec sleep 600")], channel=any_channel).start()
     victims = wait_for(lambda: [one for one in lab.wizard.processes() if str(one).endswith("sleep 600")])
     processes.end(set(victims))
     assert run.wait() == 1

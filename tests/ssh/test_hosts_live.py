@@ -25,10 +25,13 @@ def test_states_follow_a_host_that_goes_away_and_is_connected_again(lab: Lab):
     lab.citadel.write("run/job.json", json.dumps(JOBS))
     manager = lab.citadel.start("qcg-pm-service", "--net", cwd="run", stderr=subprocess.DEVNULL)
     try:
+        (run_dir,) = wait_for(lambda: list((lab.citadel.home / "run").glob(".qcgpjm-service-*")), what="the manager")
+        wait_for((run_dir / "contact.json").exists, what="the address of the manager")
         wait_for(lambda: hosts(lab)["tower"]["state"] is not None, 60, "the manager")
         assert {name: host["state"] for name, host in hosts(lab).items()} == {"tower": "unused", "wizard": "unused"}
         lab.wizard.refuse()
         lab.citadel.run("qcg-pm", "submit", "job.json", cwd="run")
+        wait_for(lambda: "wizard is unreachable" in (run_dir / "service.log").read_text(), what="the failed connection")
         wait_for(lambda: hosts(lab)["wizard"]["state"] == "unreachable", 60, "the failed connection")
         shown = lab.citadel.run("qcg-pm", "hosts", cwd="run").stdout
         assert re.search(r"^wizard +hobo@wizard .* unreachable since 20\d\d-", shown, re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.remote_run import RemoteRun, connected, remote_job, seconds_until, waiting_job
+from tests.support.remote_run import RemoteRun, connected, remote_job, waiting_job
 from tests.support.ssh_lab import Lab
 from tests.support.waiting import wait_for
 
@@ -16,10 +16,8 @@ pytestmark = pytest.mark.any_worker
 SLOW = 1.0
 """Round trip in seconds: jobs have started on the host half of it before the manager can know."""
 
-NOTICED = {"serve": 15.0, "one-shot": 25.0}
-"""Seconds in which a connection without any packet must be noticed: by heartbeats on the channel, or by ssh."""
-SOON = 5.0
-"""Seconds after the return of a network in which job states must be correct."""
+NOTICED = {"serve": "wizard has not answered for 10 s", "one-shot": "wizard does not answer; it is down"}
+"""How a connection without any packet is noticed: by heartbeats on the channel, or by those of ssh."""
 
 NAMES = [f"job-{number}" for number in range(4)]
 
@@ -43,7 +41,8 @@ def finish(run: RemoteRun) -> None:
     run.finish()
     run.check_starts(NAMES)
     assert set(run.states().values()) == {"SUCCEED"}
-    assert not any(run.attempt(name, "02").exists() for name in NAMES)
+    # A first attempt that the host has not got may be followed by another one: the connection may be lost early.
+    assert not any(run.attempt(name, "01").exists() and run.attempt(name, "02").exists() for name in NAMES)
 
 
 def test_jobs_run_once_when_the_connection_is_killed_before_the_answer(lab: Lab, channel: str):
@@ -53,18 +52,18 @@ def test_jobs_run_once_when_the_connection_is_killed_before_the_answer(lab: Lab,
     finish(run)
 
 
-@pytest.mark.timed
 def test_a_black_hole_before_the_answer_is_noticed_and_the_states_are_right_soon_after_it(lab: Lab, channel: str):
     run = submit_slowly(lab, channel)
     lab.wizard.drop()
     lab.wizard.slow_down(0)
-    assert seconds_until(lambda: "wizard is unreachable" in run.log(), 40) < NOTICED[channel]
+    run.wait_for_log(f"wizard is unreachable .*: {NOTICED[channel]}")
     run.wait_for_marks(len(NAMES))
     run.release()
     wait_for(lambda: all("ENDED" in run.status(name) for name in NAMES), what="the ends of the jobs")
     lab.wizard.heal()
-    expected = dict.fromkeys(NAMES, "SUCCEED")
-    assert seconds_until(lambda: expected.items() <= run.states().items(), 30) < SOON
+    failed = len(run.pauses())
+    run.wait_for_states(dict.fromkeys(NAMES, "SUCCEED"))
+    run.check_soon_connected(failed)
     finish(run)
 
 

@@ -39,8 +39,8 @@ def test_jobs_run_on_their_host_and_nothing_stays_there(lab: Lab, channel: str):
     run.check_nothing_left(lab.wizard, lab.tower, lab.citadel)
 
 
-def test_the_run_directory_belongs_to_the_user_alone_and_has_no_contact_after_the_end(lab: Lab, channel: str):
-    run = RemoteRun(lab, [remote_job("one")], channel=channel).start()
+def test_the_run_directory_belongs_to_the_user_alone_and_has_no_contact_after_the_end(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [remote_job("one")], channel=any_channel).start()
     run.finish()
     far = run.far_directory()
     private = [far.parent, far, *far.iterdir(), *(far / ".service").rglob("*"), run.attempt("one") / "job.status"]
@@ -51,22 +51,22 @@ def test_the_run_directory_belongs_to_the_user_alone_and_has_no_contact_after_th
     assert os.readlink(far / "log").startswith("log.20")
 
 
-def test_iterations_and_dependencies_cross_hosts(lab: Lab, channel: str):
+def test_iterations_and_dependencies_cross_hosts(lab: Lab, any_channel: str):
     jobs = [
         remote_job("many", iteration=3),
         job("between", "/bin/sh", "-c", "exit 0", after=["many"]),
         remote_job("last", host="tower", after=["between"]),
     ]
-    run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, hosts={"wizard": {}, "tower": {}}).start()
     run.finish()
     run.check_starts(["many:0", "many:1", "many:2", "last"], lab.wizard, lab.tower)
     assert run.status("many", point="2")["EXIT_CODE"] == "0"
 
 
-def test_any_host_with_room_takes_a_job(lab: Lab, channel: str):
+def test_any_host_with_room_takes_a_job(lab: Lab, any_channel: str):
     jobs = [waiting_job(f"any-{number}", host="*") for number in range(4)]
     hosts = {"wizard": {"cores": 2}, "tower": {"cores": 2}}
-    run = RemoteRun(lab, jobs, channel=channel, hosts=hosts).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, hosts=hosts).start()
     wait_for(lambda: len(run.marks(lab.wizard)) == 2 == len(run.marks(lab.tower)), what="two jobs on each host")
     for host in (lab.wizard, lab.tower):
         run.release(host)
@@ -74,9 +74,9 @@ def test_any_host_with_room_takes_a_job(lab: Lab, channel: str):
     run.check_starts([f"any-{number}" for number in range(4)], lab.wizard, lab.tower)
 
 
-def test_jobs_share_the_gpus_of_a_host(lab: Lab, channel: str):
+def test_jobs_share_the_gpus_of_a_host(lab: Lab, any_channel: str):
     jobs = [waiting_job(f"gpu-{n}", "echo $CUDA_VISIBLE_DEVICES", nodeCrs={"gpu": 1}) for n in range(3)]
-    run = RemoteRun(lab, jobs, channel=channel, gpus=2).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, gpus=2).start()
     run.wait_for_log("gpu-0 EXECUTING")
     run.wait_for_log("gpu-1 EXECUTING")
     assert "gpu-2 QUEUED: it needs 1 core on one node and 1 GPU" in run.why("gpu-2"), "two of four cores are free"
@@ -88,9 +88,9 @@ def test_jobs_share_the_gpus_of_a_host(lab: Lab, channel: str):
     assert used[2] in used[:2]
 
 
-def test_jobs_share_the_memory_of_a_host(lab: Lab, channel: str):
+def test_jobs_share_the_memory_of_a_host(lab: Lab, any_channel: str):
     jobs = [waiting_job(f"large-{n}", resources={"mem": "600MB"}) for n in range(2)]
-    run = RemoteRun(lab, jobs, channel=channel, memory=1000).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, memory=1000).start()
     run.wait_for_log("large-0 EXECUTING")
     assert "large-1 QUEUED: it needs 1 core on one node and 600 MiB of memory" in run.why("large-1"), (
         "three of four cores are free"
@@ -101,10 +101,10 @@ def test_jobs_share_the_memory_of_a_host(lab: Lab, channel: str):
     run.check_starts(["large-0", "large-1"])
 
 
-def test_cancelled_jobs_end_with_their_children(lab: Lab, channel: str):
+def test_cancelled_jobs_end_with_their_children(lab: Lab, any_channel: str):
     stubborn = "trap '' TERM; sleep 600 & echo up > ~/up; wait; wait"
     jobs = [remote_job("stubborn", stubborn), waiting_job("other"), waiting_job("queued", numCores=4, after=["other"])]
-    run = RemoteRun(lab, jobs, channel=channel).start()
+    run = RemoteRun(lab, jobs, channel=any_channel).start()
     wait_for((lab.wizard.home / "up").exists, what="the job")
     run.qcg_pm("-p", run.run_dir.name, "cancel", "stubborn", "queued")
     run.wait_for_states({"stubborn": "CANCELED", "queued": "CANCELED"}, 30)
@@ -114,8 +114,8 @@ def test_cancelled_jobs_end_with_their_children(lab: Lab, channel: str):
     assert run.states()["other"] == "SUCCEED"
 
 
-def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, channel: str):
-    run = RemoteRun(lab, [remote_job("long", "sleep 600", wt="3s")], channel=channel).start()
+def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [remote_job("long", "sleep 600", wt="3s")], channel=any_channel).start()
     run.wait_for_marks(1)
     run.kill()
     wait_for(lambda: "ENDED" in run.status("long"), what="the end of the job")
@@ -125,22 +125,22 @@ def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, cha
     run.check_starts(["long"])
 
 
-def test_a_shared_file_system_gets_no_files(lab: Lab, channel: str):
+def test_a_shared_file_system_gets_no_files(lab: Lab, any_channel: str):
     """The keep shows the home directory of citadel: sources are there already."""
     lab.record_commands()
     lab.citadel.write("project/data/one", "text")
     settings = {"install": ["data"], "retrieve": "always"}
-    run = RemoteRun(lab, [remote_job("one", host="keep")], channel=channel, hosts={"keep": settings}).start()
+    run = RemoteRun(lab, [remote_job("one", host="keep")], channel=any_channel, hosts={"keep": settings}).start()
     run.finish()
     assert run.marks(lab.keep) == ["one"]
     assert lab.recorded("rsync") == []
 
 
-def test_listed_files_are_installed_before_the_first_job(lab: Lab, channel: str):
+def test_listed_files_are_installed_before_the_first_job(lab: Lab, any_channel: str):
     lab.citadel.write("project/data/deep/one", "text")
     lab.citadel.write("project/secret", "not listed")
     look = remote_job("look", 'cat "$OLDPWD"/data/deep/one 2>/dev/null || cat ~/qcg-run/x/data/deep/one')
-    run = RemoteRun(lab, [look], channel=channel, install=["data"]).start()
+    run = RemoteRun(lab, [look], channel=any_channel, install=["data"]).start()
     run.finish()
     assert (run.attempt("look") / "job.out").read_text() == "text"
     assert not (run.far_directory() / "secret").exists()

@@ -12,7 +12,7 @@ from tests.support.ssh_lab import Lab
 pytestmark = pytest.mark.any_worker
 
 
-def test_remote_jobs_run_again_for_each_cause_that_their_policy_names(lab: Lab, channel: str):
+def test_remote_jobs_run_again_for_each_cause_that_their_policy_names(lab: Lab, any_channel: str):
     jobs = [
         remote_job("code", "echo attempt ${attempt}; [ ${attempt} = 3 ]", retry={"on": {"exit": 2}, "delay": "0.2s"}),
         remote_job(
@@ -24,7 +24,7 @@ def test_remote_jobs_run_again_for_each_cause_that_their_policy_names(lab: Lab, 
         remote_job("copied", "[ ${attempt} = 1 ] || echo x > result", outputs=["result"], retry={"on": ["staging"]}),
         remote_job("other", "exit 5", retry={"on": ["exit"], "exit_codes": [1], "max": 3}),
     ]
-    run = RemoteRun(lab, jobs, channel=channel).start()
+    run = RemoteRun(lab, jobs, channel=any_channel).start()
     assert run.wait() == 1, run.explain()
     expected = {"code": "SUCCEED", "slow": "SUCCEED", "copied": "SUCCEED", "other": "FAILED"}
     assert run.states() == expected, run.explain()

@@ -39,11 +39,11 @@ def test_noise_of_a_profile_does_no_harm(lab: Lab, channel: str):
     run.check_starts(["one", "two"])
 
 
-def test_one_job_that_cannot_start_leaves_the_others_alone(lab: Lab, channel: str):
+def test_one_job_that_cannot_start_leaves_the_others_alone(lab: Lab, any_channel: str):
     """Its directory cannot be made: a file is in its place."""
     names = [f"job-{number}" for number in range(50)]
     lab.wizard.write("qcg-run/x/work/1/job-17", "in the way")
-    run = RemoteRun(lab, map(remote_job, names), channel=channel, cores=50).start()
+    run = RemoteRun(lab, map(remote_job, names), channel=any_channel, cores=50).start()
     assert run.wait() == 1, run.explain()
     states = run.states()
     assert states.pop("job-17") == "FAILED"

@@ -98,19 +98,19 @@ def test_a_crashed_host_boots_with_its_home_and_another_boot_id(lab: Lab):
     assert lab.wizard.run(*boot_id).stdout not in (before, lab.wizard2.run(*boot_id).stdout)
 
 
-@pytest.mark.timed
 def test_a_slow_link_adds_to_the_round_trip(lab: Lab):
     connect = ("python3", "-c", "import socket, time; t = time.time(); socket.create_connection(('wizard', 22)); "
                "print(time.time() - t)")  # fmt: skip
-    lab.wizard.slow_down(0.05)
+    lab.wizard.slow_down(1)
     lab.citadel.run(*connect)  # asks for the address of the network card
-    assert 0.05 <= float(lab.citadel.run(*connect).stdout) < 0.5
+    assert 1 <= min(float(lab.citadel.run(*connect).stdout) for _ in range(2)) < 2
+    lab.wizard.slow_down(0.05)
     sent = lab.citadel.write("data", "0123456789" * 100_000)
     lab.citadel.run("rsync", "data", "wizard:")
     assert (lab.wizard.home / "data").read_text() == sent.read_text()
     lab.wizard.slow_down(0)
     lab.citadel.run(*connect)
-    assert min(float(lab.citadel.run(*connect).stdout) for _ in range(5)) < 0.05
+    assert min(float(lab.citadel.run(*connect).stdout) for _ in range(5)) < 1
 
 
 def test_one_session_per_connection_can_be_enforced(lab: Lab):

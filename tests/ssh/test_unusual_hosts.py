@@ -18,26 +18,26 @@ MESSAGE = '$QCG_PM_REMOTE message "$QCG_PM_REMOTE_RUN"'
 """How a job sends a message."""
 
 
-def test_the_directory_of_runs_may_be_a_link_to_another_file_system(lab: Lab, channel: str):
+def test_the_directory_of_runs_may_be_a_link_to_another_file_system(lab: Lab, any_channel: str):
     lab.wizard.run("mkdir", "-p", "scratch/runs")
     lab.wizard.run("ln", "-s", "scratch/runs", "qcg-run")
-    run = RemoteRun(lab, [remote_job("one", "pwd -P")], channel=channel).start()
+    run = RemoteRun(lab, [remote_job("one", "pwd -P")], channel=any_channel).start()
     run.finish()
     assert (lab.wizard.home / "scratch" / "runs" / RUN / ".service").is_dir()
     assert "scratch/runs" in (run.attempt("one") / "job.out").read_text()
 
 
-def test_a_job_for_any_host_avoids_a_dead_one(lab: Lab, channel: str):
+def test_a_job_for_any_host_avoids_a_dead_one(lab: Lab, any_channel: str):
     lab.wizard.refuse()
     jobs = [remote_job(f"any-{number}", host="*") for number in range(8)]
-    run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
+    run = RemoteRun(lab, jobs, channel=any_channel, hosts={"wizard": {}, "tower": {}}).start()
     run.finish(30)
     assert sorted(run.marks(lab.tower)) == sorted(job["name"] for job in jobs)
 
 
-def test_messages_of_a_job_without_a_manager_do_no_harm_and_are_kept(lab: Lab, channel: str):
+def test_messages_of_a_job_without_a_manager_do_no_harm_and_are_kept(lab: Lab, any_channel: str):
     script = f"set -e; {MESSAGE} early; until [ -e ~/alone ]; do sleep 0.05; done; {MESSAGE} late"
-    run = RemoteRun(lab, [remote_job("talking", script)], channel=channel).start()
+    run = RemoteRun(lab, [remote_job("talking", script)], channel=any_channel).start()
     wait_for(lambda: _messages(run), what="the first message")
     run.kill()
     lab.wizard.write("alone", "")
@@ -54,9 +54,9 @@ def _messages(run: RemoteRun) -> list[str]:
     return [line for line in lines if line.startswith("MESSAGE=")]
 
 
-def test_a_job_that_damages_its_status_file_has_the_right_state(lab: Lab, channel: str):
+def test_a_job_that_damages_its_status_file_has_the_right_state(lab: Lab, any_channel: str):
     run = RemoteRun(lab, [remote_job("vandal", 'echo garbage > "$QCG_PM_ATTEMPT_DIR/job.status"; exit 5')],
-                    channel=channel).start()  # fmt: skip
+                    channel=any_channel).start()  # fmt: skip
     assert run.wait() == 1
     assert run.report()["vandal"]["state"] == "FAILED"
     assert "5" in run.why("vandal")
@@ -98,8 +98,8 @@ def test_removed_records_are_explained_and_the_run_can_be_ended(lab: Lab, channe
     assert run.marks() == ["victim"]
 
 
-def test_attempts_are_numbered_and_the_link_names_the_last_one(lab: Lab, channel: str):
-    run = RemoteRun(lab, [waiting_job("twice")], channel=channel, options=("--on-lost", "rerun")).start()
+def test_attempts_are_numbered_and_the_link_names_the_last_one(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [waiting_job("twice")], channel=any_channel, options=("--on-lost", "rerun")).start()
     run.wait_for_marks(1)
     assert os.readlink(run.attempt("twice")) == "01"
     lab.wizard.crash()
@@ -111,9 +111,9 @@ def test_attempts_are_numbered_and_the_link_names_the_last_one(lab: Lab, channel
     assert run.status("twice", "02")["EXIT_CODE"] == "0"
 
 
-def test_a_job_that_runs_again_is_a_new_attempt_with_its_files_as_they_are_then(lab: Lab, channel: str):
+def test_a_job_that_runs_again_is_a_new_attempt_with_its_files_as_they_are_then(lab: Lab, any_channel: str):
     job = remote_job("again", "grep -q right in.txt && cp in.txt out.txt", inputs=["in.txt"], outputs=["out.txt"])
-    run = RemoteRun(lab, [job, remote_job("next", after=["again"])], channel=channel)
+    run = RemoteRun(lab, [job, remote_job("next", after=["again"])], channel=any_channel)
     lab.citadel.write("project/in.txt", "wrong\n")
     run.start()
     assert run.wait() == 1, run.explain()
@@ -126,19 +126,19 @@ def test_a_job_that_runs_again_is_a_new_attempt_with_its_files_as_they_are_then(
     run.check_nothing_left(lab.wizard, lab.citadel)
 
 
-def test_a_remote_job_of_a_live_run_is_run_again(lab: Lab, channel: str):
-    run = RemoteRun(lab, [remote_job("again", "test -e ~/there"), waiting_job("other")], channel=channel).start()
+def test_a_remote_job_of_a_live_run_is_run_again(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [remote_job("again", "test -e ~/there"), waiting_job("other")], channel=any_channel).start()
     run.wait_for_states({"again": "FAILED"})
     lab.wizard.write("there", "")
-    assert run.qcg_pm("rerun", "again") == "1 job or iteration runs again\n"
+    assert run.qcg_pm("rerun", "again") == "1 job or iteration is queued again\n"
     run.release()
     run.finish()
     assert run.marks().count("again") == 2
     assert os.readlink(run.attempt("again")) == "02"
 
 
-def test_an_adopted_job_can_be_cancelled(lab: Lab, channel: str):
-    run = RemoteRun(lab, [waiting_job("adopted")], channel=channel).start()
+def test_an_adopted_job_can_be_cancelled(lab: Lab, any_channel: str):
+    run = RemoteRun(lab, [waiting_job("adopted")], channel=any_channel).start()
     run.wait_for_marks(1)
     run.kill()
     run.start()
@@ -149,9 +149,11 @@ def test_an_adopted_job_can_be_cancelled(lab: Lab, channel: str):
     assert not any("until" in str(one) for one in lab.wizard.processes())
 
 
-def test_a_host_without_python_is_explained_and_leaves_other_hosts_alone(lab: Lab, channel: str):
+def test_a_host_without_python_is_explained_and_leaves_other_hosts_alone(lab: Lab, any_channel: str):
     hosts = {"wizard": {"python": "python9"}, "tower": {}}
-    run = RemoteRun(lab, [remote_job("never"), remote_job("fine", host="tower")], channel=channel, hosts=hosts).start()
+    run = RemoteRun(
+        lab, [remote_job("never"), remote_job("fine", host="tower")], channel=any_channel, hosts=hosts
+    ).start()
     run.wait_for_states({"fine": "SUCCEED"})
     run.wait_for_log("wizard is unreachable")
     assert "python9" in run.why("never")
@@ -183,23 +185,23 @@ def ending_logind(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ending_logind")
-def test_a_host_that_ends_processes_at_logout_is_noticed_with_advice(lab: Lab, channel: str):
+def test_a_host_that_ends_processes_at_logout_is_noticed_with_advice(lab: Lab, any_channel: str):
     advice = r"ends all processes of hobo at logout \(KillUserProcesses=yes of logind\).*`loginctl enable-linger hobo`"
-    run = RemoteRun(lab, [remote_job("one")], channel=channel).start()
+    run = RemoteRun(lab, [remote_job("one")], channel=any_channel).start()
     run.finish()
     assert len(re.findall(f"wizard: .*{advice}", run.output())) == 1, run.output()
     check = lab.citadel.run("qcg-pm", "hosts", "check", "wizard", "--hosts", "hosts.toml", cwd="project").stdout
     assert re.search(f"^note +advice .*{advice}", check, re.MULTILINE)
 
 
-def test_a_directory_of_another_run_is_left_alone(lab: Lab, channel: str):
+def test_a_directory_of_another_run_is_left_alone(lab: Lab, any_channel: str):
     """Two projects with the same run id on one host."""
-    first = RemoteRun(lab, [remote_job("one")], channel=channel).start()
+    first = RemoteRun(lab, [remote_job("one")], channel=any_channel).start()
     first.finish()
     first.check_nothing_left()
     before = sorted(str(path) for path in first.far_directory().rglob("*"))
     lab.citadel.run("mv", "project", "earlier")
-    second = RemoteRun(lab, [remote_job("two")], channel=channel).start()
+    second = RemoteRun(lab, [remote_job("two")], channel=any_channel).start()
     second.wait_for_log("wizard is unreachable")
     assert "another run" in second.why("two")
     second.qcg_pm("-p", second.run_dir.name, "cancel", "two")

@@ -17,6 +17,7 @@ import pytest
 from tests.support import processes
 
 CHROMIUM = "/usr/bin/chromium"
+FORGET = "try { localStorage.clear(); sessionStorage.clear() } catch { /* a page without storage */ }"
 
 
 class Troubles(list[str]):
@@ -55,11 +56,15 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def open_page(browser: Any, address: str, view: str = "", **options: Any) -> Iterator[Any]:
-    """A page in a context of its own. At the end it must have had no trouble except `page.expected`."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(20_000)
+def open_page(browser: Any, address: str, view: str = "", *, cached: bool = True, **options: Any) -> Iterator[Any]:
+    """A page without cookies or stored settings. At the end it must have had no trouble except `page.expected`.
+
+    Pages with the same options, besides their size, share a context and its cache. `cached=False`: a new context.
+    """
+    viewport = options.pop("viewport", {"width": 1280, "height": 900})
+    context = shared_context(browser, **options) if cached else _new_context(browser, options)
     page = context.new_page()
+    page.set_viewport_size(viewport)
     page.troubles = Troubles()
     page.expected = []
     page.troubles.watch(page)
@@ -71,7 +76,31 @@ def open_page(browser: Any, address: str, view: str = "", **options: Any) -> Ite
         yield page
         assert [one for one in page.troubles if not any(re.search(known, one) for known in page.expected)] == []
     finally:
-        context.close()
+        page.evaluate(FORGET)
+        page.close()
+        context.clear_cookies()
+        if not cached:
+            context.close()
+
+
+def shared_context(browser: Any, **options: Any) -> Any:
+    """The context of earlier pages with these options, or a new one. Its blank page keeps its window open.
+
+    A new window starts three processes, and a new context compiles all scripts again: this would be most of the work
+    of a short test.
+    """
+    key = repr(sorted(options.items()))
+    contexts = vars(browser).setdefault("contexts_of_tests", {})
+    if key not in contexts:
+        contexts[key] = _new_context(browser, options)
+        contexts[key].new_page()
+    return contexts[key]
+
+
+def _new_context(browser: Any, options: dict[str, Any]) -> Any:
+    context = browser.new_context(**options)
+    context.set_default_timeout(20_000)
+    return context
 
 
 def show(page: Any, view: str) -> None:

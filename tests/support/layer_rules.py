@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +87,12 @@ class Import(NamedTuple):
     bound_as: str
 
 
+@cache
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a text. Many rules look at the same modules: clear the cache after them."""
+    return ast.parse(text)
+
+
 def modules_of(source_root: Path) -> dict[str, Path]:
     """Every module below `source_root`, by its dotted name."""
     found = {}
@@ -104,7 +111,7 @@ def is_pure(module: str) -> bool:
 
 def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
     """The breaches of the rules of its package in a module, a sentence each."""
-    tree = ast.parse(source)
+    tree = parse(source)
     imports = list(_imports(tree, module if is_package else module.rpartition(".")[0]))
     found: list[tuple[int, str]] = []
     if is_pure(module):
@@ -123,7 +130,7 @@ def importers(package: str, modules: Mapping[str, Path]) -> set[str]:
         if f"{module}.".startswith(f"{package}."):
             continue
         inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for one in _imports(ast.parse(path.read_text()), inside):
+        for one in _imports(parse(path.read_text()), inside):
             if f"{one.module}.{one.name or ''}.".startswith(f"{package}."):
                 found.add(module)
     return found
@@ -133,7 +140,7 @@ def imported_modules(module: str, path: Path, modules: Mapping[str, Path]) -> se
     """The modules of ours that a module imports, at any place and also for type checkers alone."""
     inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
-    for one in _imports(ast.parse(path.read_text()), inside):
+    for one in _imports(parse(path.read_text()), inside):
         whole = f"{one.module}.{one.name}"
         found.add(whole if whole in modules else one.module)
     return found & modules.keys()
@@ -141,7 +148,7 @@ def imported_modules(module: str, path: Path, modules: Mapping[str, Path]) -> se
 
 def shared_private_members(modules: Mapping[str, Path]) -> set[tuple[str, str]]:
     """The classes that use or override a private member of a base class in another module of the project."""
-    trees = {module: ast.parse(path.read_text()) for module, path in modules.items()}
+    trees = {module: parse(path.read_text()) for module, path in modules.items()}
     classes = {
         (module, node.name): node
         for module, tree in trees.items()

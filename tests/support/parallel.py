@@ -8,6 +8,9 @@ change that:
 - `@pytest.mark.timed`: the test measures time. These tests run in one worker, after the others, and while no other
   worker runs a test: each worker holds a lock while it runs a test, and for a timed test it holds the lock alone.
 
+Some of the workers run tests of `WAITING` groups, as long as there are both kinds: tests that wait leave the
+processors to those that compute.
+
 The scheduler of pytest-xdist knows ids of tests only. So each worker writes the groups of its tests to a file, and the
 scheduler reads it. (The own groups of xdist 3.8, `xdist_group`, do not work with pytest 9.2.)
 """
@@ -28,15 +31,30 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-LONGEST = (
+WAITING = (
     "concurrent_slurm",
-    "tests/e2e",
     "tests/slurm",
     "tests/ssh",
+    "tests/executors",
+    "tests/agent",
+)
+"""Groups, or prefixes of their names, whose tests wait most of the time."""
+SHARE_OF_WAITING = 0.4
+"""The part of the workers that run groups of `WAITING`, as long as there are others."""
+
+LONGEST = (
+    *WAITING,
+    "tests/dashboard/test_page.py",
+    "tests/dashboard/test_live.py",
+    "tests/e2e",
     "tests/docs",
+    "tests/bench",
+    "tests/dashboard",
     "tests/network",
     "tests/cli",
-    "tests/bench",
+    "tests/journal",
+    "tests/host",
+    "tests/core",
     "tests/api",
 )
 """Groups, or prefixes of their names, that take longest. They start first, so that they are not the last ones to run.
@@ -136,7 +154,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
-        """Distributes groups of tests, in the order in which the workers have collected them."""
+        """Distributes groups of tests, in the order in which the workers have collected them.
+
+        A share of the workers gets the groups that wait, as long as there are other groups."""
 
         groups: dict[str, str]
 
@@ -147,6 +167,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
         def _split_scope(self, nodeid: str) -> str:
             return self.groups[nodeid]
+
+        def _assign_work_unit(self, node: Any) -> None:
+            others = [units for one, units in self.assigned_work.items() if one is not node]
+            wanted = sum(map(has_waiting, others)) < SHARE_OF_WAITING * len(self.nodes)
+            untimed = (group for group in self.workqueue if group != TIMED)
+            chosen = next((group for group in untimed if group.startswith(WAITING) == wanted), None)
+            if chosen is not None:
+                self.workqueue.move_to_end(chosen, last=False)
+            super()._assign_work_unit(node)
+
+    def has_waiting(units: dict[str, dict[str, bool]]) -> bool:
+        return any(group.startswith(WAITING) and not all(ended.values()) for group, ended in units.items())
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

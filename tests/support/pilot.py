@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import warm_start
+
 SUBMIT = "submit"
 WAIT = {"request": "control", "command": "finishAfterAllTasksDone"}
 
@@ -47,7 +49,7 @@ def write_requests(path: Path, *requests: dict[str, Any] | list[dict[str, Any]])
 def start(command: str, *arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     # With this option the command prints its stack at SIGABRT.
     line = [sys.executable, "-X", "faulthandler", *COMMANDS[command], *map(str, arguments)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return warm_start.start(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def run(command: str, *arguments: str | Path, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:

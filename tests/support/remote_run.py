@@ -8,9 +8,8 @@ import json
 import re
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ CHANNELS = ("serve", "one-shot")
 
 MARKS, RELEASE = "marks", "release"
 """Files in the home directory of a host: a line for each start of a job; the sign for waiting jobs to end."""
+SOON = 5.0
+"""Seconds between two attempts to reach a host whose network was lost a short time ago, at most."""
 GATE = "go"
 """The file in the working directory that the jobs of `connected` wait for."""
 
@@ -45,7 +46,7 @@ def remote_job(name: str, script: str = "", host: str = "wizard", **more: Any) -
 
 def waiting_job(name: str, then: str = "exit 0", **more: Any) -> dict[str, Any]:
     """A remote job that ends after `release`."""
-    return remote_job(name, f"until [ -e ~/{RELEASE} ]; do sleep 0.05; done; {then}", **more)
+    return remote_job(name, f"until [ -e ~/{RELEASE} ]; do sleep 0.2; done; {then}", **more)
 
 
 def connected(jobs: Iterable[dict[str, Any]], host: str = "wizard") -> list[dict[str, Any]]:
@@ -77,7 +78,7 @@ class RemoteRun:
         self.manager: subprocess.Popen[str] | None = None
         common = {"channel": channel, "cores": 4}
         if channel == "one-shot":
-            common |= {"submit_poll_interval": 0.5, "poll_interval": 0.5}
+            common |= {"submit_poll_interval": 1.0, "poll_interval": 1.0}
         self.configure({name: {**common, **settings, **own} for name, own in (hosts or {"wizard": {}}).items()})
         requests = [{"request": "submit", "jobs": list(jobs)}]
         lab.citadel.write("project/requests.json", json.dumps(requests))
@@ -148,6 +149,10 @@ class RemoteRun:
 
     def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> None:
         wait_for(lambda: re.search(pattern, self.log()), timeout, lambda: f"{pattern!r} in the log\n{self.explain()}")
+
+    def pauses(self) -> list[float]:
+        """The pauses before further attempts to connect so far, in seconds."""
+        return [float(seconds) for seconds in re.findall(r"the next connection is tried in ([\d.]+) s", self.log())]
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The entries of the report by name; each name must occur once."""
@@ -221,6 +226,13 @@ class RemoteRun:
         assert not expected - counts.keys(), f"never started: {sorted(expected - counts.keys())}"
         assert counts == Counter(expected), f"started again: {[name for name in counts if counts[name] != 1]}"
 
+    def check_soon_connected(self, failed: int) -> None:
+        """The connection was made soon after the network was back. `failed`: the number of attempts before that."""
+        pauses = self.pauses()
+        assert max(pauses, default=0.0) < SOON, pauses
+        # One attempt may have been under way.
+        assert len(pauses) <= failed + 1, pauses
+
     def check_nothing_left(self, *hosts: Host, timeout: float = 60) -> None:
         """No process of the run is left on the hosts (by default on wizard) after this time at the latest."""
         asked = hosts or (self.lab.wizard,)
@@ -248,10 +260,3 @@ def _toml(value: Any) -> str:
 def _compile_modules() -> None:
     """Citadel shows the project read-only: without compiled modules, every command there would compile all of them."""
     compileall.compile_dir(ROOT / "src", quiet=2)
-
-
-def seconds_until(condition: Any, timeout: float = PATIENCE, what: str | Callable[[], str] = "") -> float:
-    """The seconds until a condition holds."""
-    begun = time.monotonic()
-    wait_for(condition, timeout, what)
-    return time.monotonic() - begun

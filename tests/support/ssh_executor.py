@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout, NumberedRecord
 from qcg.pilotjob.executors.ssh.config import HostConfig
 from qcg.pilotjob.executors.ssh.connection import RunIdentity, Setup
@@ -16,6 +18,8 @@ from qcg.pilotjob.host.records import Ended, Launch, RemotePart, RemoteRequest, 
 from tests.support.fake_ssh import FakeSsh
 
 INSTANCE = "0123456789abcdef"
+ANY_CHANNEL = pytest.mark.parametrize("lab", ["serve", pytest.param("one-shot", marks=pytest.mark.long)], indirect=True)
+"""For tests of what does not depend on the channel: the other mode belongs to the long tier."""
 
 
 class Noted(ExecutorObserver):

@@ -12,7 +12,7 @@ from qcg.pilotjob.executors.ssh.log_viewer import LogViewer
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.host.process_tree import boot_id
 from tests.support.disks import fill, mounting
-from tests.support.ssh_executor import INSTANCE, SlowOutputs, a_launch, send
+from tests.support.ssh_executor import ANY_CHANNEL, INSTANCE, SlowOutputs, a_launch, send
 from tests.support.stub_queue import StubQueue
 from tests.support.waiting import wait_for
 
@@ -142,6 +142,7 @@ def test_the_next_manager_finds_running_jobs_and_unreported_ends(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_job_whose_outputs_are_being_copied_is_not_lost_to_the_next_manager(lab):
     async def scenario() -> None:
         first = lab.start()
@@ -181,6 +182,7 @@ def test_a_launch_without_an_answer_is_sent_again_and_runs_once(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_second_address_takes_over_and_finds_the_jobs(lab):
     async def scenario() -> None:
         addresses = ("login1", "login2")
@@ -201,6 +203,7 @@ def test_a_second_address_takes_over_and_finds_the_jobs(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_an_address_without_the_records_of_the_run_is_refused(lab):
     lab.far.own_home("login2")
 
@@ -222,6 +225,7 @@ def test_an_address_without_the_records_of_the_run_is_refused(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 @pytest.mark.parametrize("booted", [False, True])
 def test_an_old_copy_of_the_run_directory_is_refused_unless_the_host_has_crashed(lab, booted):
     async def run_a_job(seq: int) -> None:
@@ -252,6 +256,7 @@ def test_an_old_copy_of_the_run_directory_is_refused_unless_the_host_has_crashed
     asyncio.run(scenario(ledger.read_bytes()))
 
 
+@ANY_CHANNEL
 def test_files_are_installed_once_before_the_first_job(lab):
     (lab.wd / "bin").mkdir()
     (lab.wd / "bin/tool").write_text("#!/bin/sh\necho tool\n")
@@ -268,6 +273,7 @@ def test_files_are_installed_once_before_the_first_job(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_files_that_have_changed_are_installed_by_the_next_manager(lab):
     (lab.wd / "data").mkdir()
 
@@ -305,6 +311,7 @@ def test_a_poll_asks_for_all_jobs_of_a_host_with_one_command(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_logs_are_viewed_through_another_address_when_the_last_one_is_down(lab):
     async def scenario() -> None:
         config = lab.config(addresses=("login1", "login2"))
@@ -323,6 +330,7 @@ def test_logs_are_viewed_through_another_address_when_the_last_one_is_down(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_files_that_cannot_be_installed_are_reported_in_one_sentence(lab):
     async def scenario() -> None:
         observer = lab.start(install=("missing/",))
@@ -334,6 +342,7 @@ def test_files_that_cannot_be_installed_are_reported_in_one_sentence(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_shared_file_system_gets_no_installation(lab, monkeypatch):
     monkeypatch.setenv("HOME", str(lab.far.home))
 
@@ -360,6 +369,7 @@ def test_a_gate_without_remote_serve_leads_to_one_shot_commands(lab):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("lab", ["one-shot"], indirect=True)
 def test_a_gate_without_jobs_kill_keeps_its_connection_and_is_reported_once(lab):
     async def scenario() -> None:
         observer = lab.start(channel="one-shot")

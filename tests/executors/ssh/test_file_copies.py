@@ -12,9 +12,10 @@ from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
 from qcg.pilotjob.executors.ssh.job_files import ConnectedHost, NoJobFiles
 from qcg.pilotjob.executors.ssh.marker import read_states
 from qcg.pilotjob.host.records import Ended, Launch
-from tests.support.ssh_executor import SlowOutputs, a_launch, send
+from tests.support.ssh_executor import ANY_CHANNEL, SlowOutputs, a_launch, send
 
 
+@ANY_CHANNEL
 def test_a_stop_while_outputs_are_copied_leaves_the_job_to_the_next_manager(lab, monkeypatch):
     monkeypatch.setattr(shutdown, "LAST_RECORDS", 0.5)
 
@@ -36,6 +37,7 @@ def test_a_stop_while_outputs_are_copied_leaves_the_job_to_the_next_manager(lab,
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_stop_waits_for_outputs_that_arrive_soon(lab):
     async def scenario() -> None:
         files = SlowOutputs()
@@ -50,6 +52,7 @@ def test_a_stop_waits_for_outputs_that_arrive_soon(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_second_signal_does_not_wait_for_copies(lab):
     async def scenario() -> None:
         observer = lab.start(files=SlowOutputs())
@@ -64,6 +67,7 @@ def test_a_second_signal_does_not_wait_for_copies(lab):
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 def test_a_host_whose_records_are_not_in_the_journal_is_not_marked_as_closed(lab):
     async def scenario() -> None:
         observer = lab.start()
@@ -132,6 +136,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_lane, "FIRST_PAUSE", 0.05)
 
 
+@ANY_CHANNEL
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("kind", [FailingInputs, FailingOutputs])
 @pytest.mark.parametrize(("failures", "by_network"), [(4, False), (7, True)])
@@ -149,6 +154,7 @@ def test_a_copy_that_fails_while_the_channel_lives_is_repeated(lab, kind, failur
     asyncio.run(scenario())
 
 
+@ANY_CHANNEL
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     ("kind", "reason", "message"),
@@ -184,6 +190,7 @@ UNRETRIEVED = (
 )
 
 
+@ANY_CHANNEL
 @pytest.mark.usefixtures("short_pauses")
 def test_logs_that_are_given_up_are_reported_at_once_and_at_the_end(lab):
     async def scenario() -> None:
@@ -232,6 +239,7 @@ class RememberedFiles(NoJobFiles):
         return False
 
 
+@ANY_CHANNEL
 def test_an_attempt_without_outputs_is_forgotten_with_its_end(lab):
     async def scenario() -> None:
         files = RememberedFiles()

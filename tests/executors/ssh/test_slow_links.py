@@ -11,9 +11,10 @@ import msgspec
 from qcg.pilotjob.executors.ssh import transport
 from qcg.pilotjob.executors.ssh.attempts import in_frames
 from tests.support import slow_link
-from tests.support.ssh_executor import a_launch, send
+from tests.support.ssh_executor import ANY_CHANNEL, a_launch, send
 
 
+@ANY_CHANNEL
 def test_many_large_launches_arrive_over_a_slow_link(lab, monkeypatch):
     monkeypatch.setattr(transport, "SILENCE", 6)
     monkeypatch.setattr(transport, "_TICK", 0.5)
