@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qcg.pilotjob.core.events import AttemptEnded
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause, Disposition, Shutdown, decide
+from qcg.pilotjob.host.records import Ended
 from tests.core.core_driver import CoreDriver, job, machine
 from tests.core.restart import resume, save_state
 
@@ -103,6 +105,17 @@ def test_finish_treats_an_attempt_that_has_not_started_as_a_waiting_job() -> Non
     driver.schedule()
     assert driver.finish() == ["stop a: closed"]
     assert driver.end("a", reason="closed", exit_code=-1)[-1] == "a QUEUED"
+
+
+def test_finish_cancels_a_job_whose_start_is_reported_late() -> None:
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b"))
+    driver.schedule()
+    assert driver.finish() == ["stop a: closed", "stop b: closed"]
+    assert driver.start("a") == ["a EXECUTING"]
+    assert driver.end("a", exit_code=-15, reason="closed") == ["a CANCELED"]
+    ended = Ended(driver.attempt("b").id, driver.now, -15, "closed", "", 1001, driver.now)
+    assert "b CANCELED" in driver.handle(AttemptEnded(ended)), "start and end in one report"
 
 
 def test_a_crash_in_the_middle_of_a_shutdown_loses_no_cancel() -> None:

@@ -156,7 +156,7 @@ class CoreMachine(RuleBasedStateMachine):
         deadline = self.core.state.deadline
         wall_time = self.checker.jobs[attempt.job.name].demand(attempt.position)[1] or 0.0
         assert deadline is None or self.now + wall_time <= deadline
-        assert not self.core.state.suspended
+        assert self.core.state.shutdown is None
         assert not {part.node for part in attempt.grant.parts} & set(self.core.state.health.drained)
         for part in attempt.grant.parts:
             host = self.hosts[part.node]
@@ -304,7 +304,7 @@ class CoreMachine(RuleBasedStateMachine):
     def end(self, host: SimulatedHost, attempt_id: str, exit_code: int, reason: str) -> None:
         if reason == "lost" or host.killed.get(attempt_id) in ("lost", "closed"):
             self.forget(attempt_id)
-        if exit_code and (self.core.state.suspended or self.may_be_retried(attempt_id)):
+        if exit_code and (self.core.state.shutdown or self.may_be_retried(attempt_id)):
             self.forget(attempt_id)
         host.end(attempt_id, self.now, exit_code, reason)
         self.tell_all(host.unreported())

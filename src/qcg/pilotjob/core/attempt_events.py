@@ -12,6 +12,7 @@ from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
+from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
 
 STOPPED = "it was ended when its manager shut down; the next manager starts it again"
@@ -99,7 +100,7 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running) -> None:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
         core.effects.append(Kill(attempt))
-    elif attempt.stopped and (core.suspended or attempt in core.orphaned):
+    elif attempt.stopped and (core.shutdown or attempt in core.orphaned):
         core.effects.append(Stop(attempt, EndReason.CLOSED, STOPPED))
     elif attempt in core.orphaned and attempt.started:
         core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
@@ -165,6 +166,8 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
         return
     attempt.pid = pid
     attempt.started = at
+    if attempt.stopped and core.shutdown is Disposition.CANCEL_RUNNING:
+        attempt.killed = True  # it was running when the manager was told to finish, and only the record came late
     core.executing += 1
     core.starts += 1
     core.transition(attempt.job, attempt.position, EXECUTING, attempt, at=at)

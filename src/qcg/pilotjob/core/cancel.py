@@ -89,7 +89,7 @@ def warned(core: CoreState, event: Warned) -> None:
 
 def shut_down(core: CoreState, event: ShutDown) -> None:
     """Start nothing more, and end running attempts. The record of each end arrives later from its host."""
-    core.suspended = True
+    core.shutdown = event.disposition
     if event.disposition is Disposition.CANCEL_ALL:
         _cancel_all(core, event.message)
     else:

@@ -14,6 +14,7 @@ from qcg.pilotjob.core.pool import EMPTY, Pool
 from qcg.pilotjob.core.queue import Queue
 from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, Job, Lane, NodeHealth, Past
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.description.model import RetryPolicy
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class CoreState:
         """Time by which every attempt must have ended; a job with a longer wall time is not started."""
         self.warned: set[str] = set()
         """Ids of attempts that got the signal that time is almost over."""
-        self.suspended = False
-        """Whether the manager shuts down, so that nothing is started."""
+        self.shutdown: Disposition | None = None
+        """What the shutdown of this manager does with jobs; None before it. From then on nothing is started."""
         self.failure_limit = FailureLimit(stop_after)
         self.rerun_lost = rerun_lost
         self.losses: dict[tuple[int, int], int] = {}

@@ -38,7 +38,7 @@ def schedule(core: CoreState, event: Schedule) -> None:
     left = time_left(core, core.now)
     if left <= 0:
         retract_prefilled(core)
-        if core.failure_limit.is_reached and not (core.attempts or core.suspended):
+        if core.failure_limit.is_reached and not (core.attempts or core.shutdown):
             core.effects.append(NothingLeftToDo(core.failure_limit.reason))
         return
     backfill = Backfill(core, left)
@@ -152,7 +152,7 @@ def _end_backfill(core: CoreState, backfill: Backfill) -> None:
 
 def time_left(core: CoreState, now: float) -> float:
     """Seconds that a job started now may take; 0 or less when nothing may be started."""
-    if core.suspended or core.failure_limit.is_reached:
+    if core.shutdown or core.failure_limit.is_reached:
         return 0.0
     return math.inf if core.deadline is None else core.deadline - now
 
