@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 
 import click
 
 from qcg.pilotjob.cli.stdout import redirect_to_devnull
 from qcg.pilotjob.common.printable import printable_lines
+from qcg.pilotjob.common.styled_lines import BOLD, Line, plain_text
 
 
 def echo(text: str) -> None:
@@ -25,6 +28,20 @@ def echo_styled(text: str) -> None:
         print(text, flush=True)
     except OSError:
         silence_stdout()
+
+
+def echo_lines(lines: Iterable[Line]) -> None:
+    """Print lines to stdout, in their styles on a terminal that has colours."""
+    if on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        echo_styled("\n".join(map(_styled, lines)))
+    else:
+        echo_styled(plain_text(lines).removesuffix("\n"))
+
+
+def _styled(line: Line) -> str:
+    if line.style == BOLD:
+        return click.style(line.text, bold=True)
+    return click.style(line.text, fg=line.style) if line.style else line.text
 
 
 def echo_err(text: str) -> None:

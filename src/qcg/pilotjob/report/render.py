@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
+from qcg.pilotjob.common.styled_lines import BOLD, Line, plain_text, table_lines
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.host.usage import bytes_text
@@ -16,10 +17,6 @@ from qcg.pilotjob.report.formats import duration, peak_text, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 from qcg.pilotjob.report.state_colours import colour_of
 from qcg.pilotjob.report.tail import leading_to
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 WHY_NOT_FINAL = {
     True: "Jobs are not finished yet: the manager is still running.",
@@ -37,22 +34,18 @@ def render_json(report: RunReport, **more: Any) -> str:
     return printable_json(msgspec.json.format(whole, indent=2)).decode() + "\n"
 
 
-def render_text(report: RunReport, width: int = 100) -> str:
-    from rich.console import Console
-
-    text = io.StringIO()
-    print_report(report, Console(file=text, width=width, color_system=None, legacy_windows=False))
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+def render_text(report: RunReport) -> str:
+    return plain_text(report_lines(report))
 
 
-def print_report(report: RunReport, console: Console) -> None:
-    """Print the report, in colours on a terminal. Control characters of names and messages are escaped."""
-    from rich.text import Text
+def report_lines(report: RunReport) -> list[Line]:
+    """The report as text. Control characters of names and messages are escaped."""
+    lines: list[Line] = []
 
     def say(line: str, style: str = "") -> None:
-        console.print(Text(printable_lines(line), style=style), soft_wrap=True)
+        lines.append(Line(printable_lines(line), style))
 
-    say(f"Run {report.directory}", "bold")
+    say(f"Run {report.directory}", BOLD)
     if report.unreadable:
         say("The registry is damaged. All figures are without what could not be read:", "red")
         for line in report.unreadable[:MOST_UNREADABLE]:
@@ -61,16 +54,16 @@ def print_report(report: RunReport, console: Console) -> None:
             say(f"    ... and {len(report.unreadable) - MOST_UNREADABLE} more (see --json)", "red")
     if report.started is None or report.ended is None:
         say("There are no jobs.")
-        return
+        return lines
     elapsed = duration(report.ended - report.started)
     say(f"From {timestamp(report.started)} to {timestamp(report.ended)}, {elapsed}")
     if not report.finished:
         say(WHY_NOT_FINAL[report.at_work], "yellow")
     say("")
-    console.print(_states(report))
+    lines += _states(report)
     say("")
     if report.queue_times is not None or report.run_times is not None:
-        console.print(_times(report))
+        lines += _times(report)
         say("")
     say(_utilisation(report))
     if report.max_memory:
@@ -79,7 +72,7 @@ def print_report(report: RunReport, console: Console) -> None:
         say(_repeated(report))
     if report.slowest:
         say("")
-        console.print(_slowest(report))
+        lines += _slowest(report)
     for failure in report.failures:
         say("")
         say(_headline(failure), "red")
@@ -102,6 +95,7 @@ def print_report(report: RunReport, console: Console) -> None:
         more = report.jobs.get("OMITTED", 0) - len(report.omitted)
         if more > 0:
             say(f"... and {more} more were omitted; {_how_to_list(report, State.OMITTED)}")
+    return lines
 
 
 def _how_to_list(report: RunReport, state: State, names: str = "") -> str:
@@ -114,26 +108,30 @@ def _pattern_of(job: str) -> str:
     return "" if not job or any(character in job for character in "*?[:") else f"{job}:*"
 
 
-def _states(report: RunReport) -> Table:
-    table = table_of("state", "jobs", *(["iterations"] if report.iterations else []))
+def _states(report: RunReport) -> list[Line]:
+    head = ["state", "jobs", *(["iterations"] if report.iterations else [])]
+    rows = []
     for state in State:
         counts = [report.jobs.get(state.name, 0)]
         if report.iterations:
             counts.append(report.iterations.get(state.name, 0))
         if any(counts):
-            table.add_row(state.name, *map(str, counts), style=colour_of(state.name).style or None)
-    return table
+            rows.append([state.name, *counts])
+    return table_lines(head, rows, head[1:], lambda cells: colour_of(cells[0]).style)
 
 
-def _times(report: RunReport) -> Table:
-    table = table_of("time", "least", "median", "mean", "95 %", "most")
-    for name, statistics in (("in the queue", report.queue_times), ("running", report.run_times)):
-        if statistics is not None:
-            table.add_row(name, *durations_of(statistics))
-    return table
+def _times(report: RunReport) -> list[Line]:
+    return times_table([("in the queue", report.queue_times), ("running", report.run_times)])
 
 
-def durations_of(statistics: Statistics) -> list[str]:
+def times_table(rows: Sequence[tuple[str, Statistics | None]]) -> list[Line]:
+    """Statistics of times that are known, by name."""
+    columns = ("least", "median", "mean", "95 %", "most")
+    known = [[name, *_durations_of(statistics)] for name, statistics in rows if statistics is not None]
+    return table_lines(["time", *columns], known, columns)
+
+
+def _durations_of(statistics: Statistics) -> list[str]:
     values = (statistics.least, statistics.median, statistics.mean, statistics.percentile95, statistics.most)
     return [duration(value)[:-3] for value in values]
 
@@ -162,31 +160,19 @@ def _repeated(report: RunReport) -> str:
     return f"{number}: {', '.join([f'{count} {cause}' for cause, count in report.repeated.items()])}"
 
 
-def _slowest(report: RunReport) -> Table:
-    from rich.text import Text
-
-    table = table_of("slowest", "time", "state", "cpu", "memory", "cores")
+def _slowest(report: RunReport) -> list[Line]:
+    rows = []
     for slow in report.slowest:
         cpu = "" if slow.cpu_efficiency is None else f"{slow.cpu_efficiency:.1%}"
         memory = peak_text(slow.max_memory) if slow.max_memory else ""
         if memory and slow.requested_memory:
             memory += f" of {bytes_text(slow.requested_memory)}"
-        times = duration(slow.seconds)[:-3], slow.state, cpu, memory
-        table.add_row(Text(printable(slow.name)), *times, Text(printable(slow.allocation)))
-    return table
+        rows.append([slow.name, duration(slow.seconds)[:-3], slow.state, cpu, memory, slow.allocation])
+    columns = ("time", "state", "cpu", "memory", "cores")
+    return table_lines(["slowest", *columns], rows, columns)
 
 
 def _headline(failure: Failure) -> str:
     reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
     sentence = f"{failure.name} FAILED: {reason}"
     return printable(leading_to(sentence, failure.last_lines_of) if failure.last_lines else sentence)
-
-
-def table_of(first: str, *others: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
