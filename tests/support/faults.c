@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static char wanted[PATH_MAX], count_file[PATH_MAX], failed[64] = "nothing";
@@ -77,6 +78,13 @@ __attribute__((destructor)) static void end(void) {
     length = snprintf(text, sizeof text, "%ld %s\n", calls, failed);
     if (write(fd, text, length) != length) abort();
     close(fd);
+}
+
+/* A process that ends like this runs no destructors. */
+void _exit(int status) {
+    end();
+    syscall(SYS_exit_group, status);
+    __builtin_unreachable();
 }
 
 static int fails(const char *call, const char *path) {

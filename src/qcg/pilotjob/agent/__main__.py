@@ -142,4 +142,6 @@ def _pid_of_other(run_dir: Path, name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # its manager waits for this end: no time for the teardown of the interpreter

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Container
 
 from qcg.pilotjob.cli.interrupts import ExitOnInterrupt, reraise_lost_interrupt
+from qcg.pilotjob.common.fast_exit import FastExit
 
 
 def qcg_pm() -> None:
@@ -24,6 +25,7 @@ def qcg_pm_client() -> None:
 
 
 def _start(module: str, command: str, **options: str) -> None:
+    process = FastExit()
     with ExitOnInterrupt():
         try:
             from importlib import import_module
@@ -40,7 +42,7 @@ def _start(module: str, command: str, **options: str) -> None:
 
             sys.exit(report_crash(command, error))
     reraise_lost_interrupt()
-    sys.exit(invoke(loaded.main, _with_subcommand(command, getattr(loaded, "COMMANDS", ())), **options))
+    process.exit(invoke(loaded.main, _with_subcommand(command, getattr(loaded, "COMMANDS", ())), **options))
 
 
 def _with_subcommand(command: str, known: Container[str]) -> str:
