@@ -12,15 +12,13 @@ LONGEST = 1_000_000_000
 
 _AMOUNT = r"[0-9]{1,10}"
 _SECONDS = r"[0-9]{1,10}(?:\.[0-9]{1,9})?"
-_FORMS = tuple(
-    re.compile(form, re.ASCII | re.IGNORECASE)
-    for form in (
-        rf"(?P<s>{_SECONDS})",
-        rf"(?:(?P<d>{_AMOUNT})d)?\s*(?:(?P<h>{_AMOUNT})h)?\s*(?:(?P<m>{_AMOUNT})m)?\s*(?:(?P<s>{_SECONDS})s)?",
-        rf"(?:(?P<d>{_AMOUNT})-(?=[01]?[0-9]:|2[0-3]:))?(?P<h>{_AMOUNT}):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9])",
-        rf"P(?:(?P<d>{_AMOUNT})D)?(?:T(?=[0-9])(?:(?P<h>{_AMOUNT})H)?(?:(?P<m>{_AMOUNT})M)?(?:(?P<s>{_SECONDS})S)?)?",
-    )
+_FORMS = (
+    rf"(?P<s>{_SECONDS})",
+    rf"(?:(?P<d>{_AMOUNT})d)?\s*(?:(?P<h>{_AMOUNT})h)?\s*(?:(?P<m>{_AMOUNT})m)?\s*(?:(?P<s>{_SECONDS})s)?",
+    rf"(?:(?P<d>{_AMOUNT})-(?=[01]?[0-9]:|2[0-3]:))?(?P<h>{_AMOUNT}):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9])",
+    rf"P(?:(?P<d>{_AMOUNT})D)?(?:T(?=[0-9])(?:(?P<h>{_AMOUNT})H)?(?:(?P<m>{_AMOUNT})M)?(?:(?P<s>{_SECONDS})S)?)?",
 )
+"""Compiled when a wall time is given: most runs have none."""
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -40,7 +38,7 @@ def parse_wall_time(given: str | float) -> float:
 
 def _seconds(text: str) -> float | None:
     for form in _FORMS:
-        match = form.fullmatch(text.strip())
+        match = re.fullmatch(form, text.strip(), re.ASCII | re.IGNORECASE)
         parts = match.groupdict() if match else {}
         if any(parts.values()):
             return float(sum(float(amount) * _UNITS[unit] for unit, amount in parts.items() if amount))

@@ -13,28 +13,25 @@ UNEXPLAINED = "failed"
 """The stored cause of an attempt whose job was run again, and that had no exit code of its own."""
 
 _SENTENCES = (
-    (re.compile(r"exit code \d"), EndReason.EXIT),
-    (re.compile(r"ended by signal \d"), "signal"),
-    (re.compile(r"The job exceeded its wall time|.{0,40} ended the job at the time limit"), EndReason.TIMEOUT),
+    (r"exit code \d", EndReason.EXIT),
+    (r"ended by signal \d", "signal"),
+    (r"The job exceeded its wall time|.{0,40} ended the job at the time limit", EndReason.TIMEOUT),
     (
-        re.compile(
-            r"The job used .{1,60} of memory|The kernel ended the job because memory ran out"
-            r"|.{0,40} ended the job because it used more memory"
-        ),
+        r"The job used .{1,60} of memory|The kernel ended the job because memory ran out"
+        r"|.{0,40} ended the job because it used more memory",
         EndReason.MEMORY,
     ),
-    (re.compile(r"It cannot be started: "), EndReason.UNSTARTABLE),
+    (r"It cannot be started: ", EndReason.UNSTARTABLE),
 )
-"""How messages begin, and the causes that they stand for."""
-_LOST = re.compile(
-    r"\blost\b|unknown|may or may not|was not started|was not recorded|no record of it|not part of this run"
-)
-_NUMBER = re.compile(r" \(attempt \d+\)$")
+"""How messages begin, and the causes that they stand for. Patterns are compiled when they are used, not when a manager
+starts."""
+_LOST = r"\blost\b|unknown|may or may not|was not started|was not recorded|no record of it|not part of this run"
+_NUMBER = r" \(attempt \d+\)$"
 
 
 def message_of_end(message: str) -> str:
     """The message of an earlier attempt without its number, which the final message of a retried job has at its end."""
-    return _NUMBER.sub("", message)
+    return re.sub(_NUMBER, "", message)
 
 
 def cause_of_end(stored: str, exit_code: int | None, started: float, message: str) -> str:
@@ -42,11 +39,11 @@ def cause_of_end(stored: str, exit_code: int | None, started: float, message: st
     that was never started."""
     if stored not in (UNEXPLAINED, EndReason.EXIT):
         return stored
-    found = next((cause for pattern, cause in _SENTENCES if pattern.match(message)), None)
+    found = next((cause for pattern, cause in _SENTENCES if re.match(pattern, message)), None)
     if found is not None or stored == EndReason.EXIT:
         return found or stored
     if exit_code == 0:
         return EndReason.STAGING
-    if _LOST.search(message):
+    if re.search(_LOST, message):
         return EndReason.LOST
     return stored if started else EndReason.UNSTARTABLE

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from qcg.pilotjob.journal.end_causes import message_of_end
+
 MOST_KEPT = 200
 """Groups that are counted on their own. Failures for further reasons share one group."""
 LONGEST = 400
 """Characters of a message by which failures are compared."""
 OTHER = "other reasons"
 
-_EXIT = re.compile(r"exit code \d+")
-_SIGNAL = re.compile(r"ended by signal \d+")
-_ATTEMPT = re.compile(r" \(attempt \d+\)$")
-_VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|/[^\s,;:]+|\d+")
+_EXIT = r"exit code \d+"
+_SIGNAL = r"ended by signal \d+"
+_VARIABLE = r"'[^']*'|\"[^\"]*\"|/[^\s,;:]+|\d+"
 """Parts that differ between messages of the same reason: quoted names, paths and numbers."""
 _WORDS = (
-    (re.compile(r"wall time|time limit"), "timeout"),
-    (re.compile(r"memory"), "memory"),
-    (re.compile(r"\blost\b|no record of it|was not recorded"), "lost"),
+    (r"wall time|time limit", "timeout"),
+    (r"memory", "memory"),
+    (r"\blost\b|no record of it|was not recorded", "lost"),
 )
 
 
@@ -58,16 +59,16 @@ class FailureGroups:
 
 def key_of(message: str) -> str:
     """The common part of messages of the same reason."""
-    message = _ATTEMPT.sub("", message[:LONGEST])
-    if _EXIT.match(message) or _SIGNAL.match(message):
+    message = message_of_end(message[:LONGEST])
+    if re.match(_EXIT, message) or re.match(_SIGNAL, message):
         return message
-    return _VARIABLE.sub("#", message)
+    return re.sub(_VARIABLE, "#", message)
 
 
 def reason_of(message: str) -> str:
     """The reason as a word for programs."""
-    if _EXIT.match(message):
+    if re.match(_EXIT, message):
         return "exit"
-    if _SIGNAL.match(message):
+    if re.match(_SIGNAL, message):
         return "signal"
-    return next((word for pattern, word in _WORDS if pattern.search(message)), "other")
+    return next((word for pattern, word in _WORDS if re.search(pattern, message)), "other")
