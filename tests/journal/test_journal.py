@@ -675,6 +675,22 @@ def test_iterations_that_stay_as_they_ended_are_kept_when_others_run_again(journ
     assert ended == [(0, State.CANCELED), (3, State.CANCELED)]
 
 
+def test_a_requeued_iteration_that_was_cancelled_with_the_rest_stays_so_when_another_runs_again(journal: Journal):
+    one = job(1, indices=range(3))
+    assert one.iterations is not None
+    attempt = run(one, 0)
+    for effect in (Added([one]), executing(attempt), Requeued(attempt, PastAttempt("exit", 5.0))):
+        journal.record(effect)
+    journal.commit()
+    one.iterations.make_queued_final(State.CANCELED)
+    for effect in (QueuedIterationsFinal(one, State.CANCELED, 9.0), settled(one, -1, State.CANCELED)):
+        journal.record(effect)
+    journal.commit()
+    journal.record(Reran(one, (1,), (0, 2), True, False, 210.0))
+    ended = [(iteration.position, iteration.state) for iteration in reopened(journal).load().ended_iterations]
+    assert ended == [(0, State.CANCELED), (2, State.CANCELED)]
+
+
 def test_the_number_of_a_requeued_iteration_is_kept_when_it_is_cancelled(journal: Journal):
     one = job(1, indices=range(2))
     attempt = run(one, 1)

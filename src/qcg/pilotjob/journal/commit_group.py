@@ -64,7 +64,8 @@ PUT_ITERATION_OF_MANY = f"""
     INSERT INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})
     {_KEEP_NUMBER}"""
 # Run again: the last attempt joins the earlier ones, and only its number stays in its row. Iterations that stay as they
-# are, and have no row of their own, get one: the state of the rest is dropped with the end of the job.
+# are get a row with the state of the rest, which is dropped with the end of the job, unless their row has a state of its
+# own. The row of an iteration that was queued again before it became final with the rest has only its number.
 KEEP_LAST_ATTEMPT = f"""
     INSERT INTO past_attempts
     (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE},
@@ -78,8 +79,9 @@ KEEP_NUMBER = f"""
     UPDATE runs SET state = {QUEUED}, scheduled = 0, started = 0, ended = 0, pid = 0, exit_code = NULL, granted = NULL,
     killed = 0, message = '', {_NO_USAGE} WHERE place = ?"""
 KEEP_REST = f"""
-    INSERT OR IGNORE INTO runs (place, attempt, state, ended, message, killed)
-    SELECT ?, 0, rest, rest_at, message, {TOGETHER} FROM submitted_jobs WHERE seq = ? AND rest > 0"""
+    INSERT INTO runs (place, attempt, state, ended, message, killed)
+    SELECT ?, 0, rest, rest_at, message, {TOGETHER} FROM submitted_jobs WHERE seq = ? AND rest > 0
+    {_KEEP_NUMBER} WHERE runs.state = {QUEUED}"""
 REVIVE_JOB = f"""
     UPDATE submitted_jobs SET state = {QUEUED}, started = 0, ended = 0, message = '', rest = 0, rest_at = 0
     WHERE seq = ?"""
