@@ -235,3 +235,44 @@ def test_a_wrong_replacement_changes_nothing(replaced: object, problem: str):
     with pytest.raises(SubmissionRejected, match=problem):
         driver.rerun(*names, replaced=[replaced])  # type: ignore[list-item]
     assert driver.states() == before
+
+
+@pytest.mark.parametrize("its", [None, 2], ids=["a job", "iterations"])
+@pytest.mark.parametrize("repeated", ["retry", "forgotten by its host"])
+def test_a_dependent_that_has_to_start_again_is_omitted_when_the_outcome_has_changed(its: int | None, repeated: str):
+    driver = CoreDriver(machine(3))
+    kind = "afternotok=a" if its is None else "afternotok=a:${it}"
+    driver.submit(job("a", its=its), job("b", outcomes=kind, retry=RetryPolicy({"exit": 1}), its=its))
+    prerequisite, dependent = ("a", "b") if its is None else ("a:0", "b:0")
+    driver.schedule()
+    driver.end(prerequisite, exit_code=1)
+    driver.schedule()
+    if repeated == "retry":
+        driver.start(dependent)
+    driver.rerun(prerequisite)
+    driver.schedule()
+    if its is not None:
+        driver.end("a:1")
+    driver.end(prerequisite)
+    if repeated == "retry":
+        lines = driver.end(dependent, exit_code=1)
+    else:
+        lines = driver.report("n1")
+    why = f"it runs only if {prerequisite!r} does not succeed, and {prerequisite!r} is SUCCEED"
+    assert f"{dependent} OMITTED: {why}" in lines
+    assert "all done" in lines
+
+
+def test_a_dependent_that_has_to_start_again_waits_while_its_prerequisite_runs_again():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", outcomes="afternotok=a", retry=RetryPolicy({"exit": 1})))
+    driver.schedule()
+    driver.end("a", exit_code=1)
+    driver.schedule()
+    driver.start("b")
+    driver.rerun("a")
+    driver.schedule()
+    driver.end("b", exit_code=1)
+    assert driver.schedule() == []
+    driver.end("a", exit_code=1)
+    assert driver.schedule() == ["b (attempt 2) on n1[0]"]

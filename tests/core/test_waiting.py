@@ -7,7 +7,7 @@ from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.waiting import count_waiting, dependent_example, held_example
 from qcg.pilotjob.core.waiting_reasons import WaitingGroup, waiting_groups
 from qcg.pilotjob.core.workload import workload
-from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.description.model import JobDescription, RetryPolicy
 from tests.core.core_driver import CoreDriver, job, machine
 
 
@@ -135,3 +135,17 @@ def test_an_attempt_far_beyond_the_average_takes_as_long_again():
         elapsed: workload(state, [], attempt.started + elapsed)[0].longest for elapsed in (0.0, average, 9 * average)
     }
     assert remaining == {0.0: average, average: 0.1 * average, 9 * average: 8 * average}
+
+
+def test_a_cancelled_job_does_not_pause_any_more():
+    driver = CoreDriver(machine(2, 2))
+    retry = RetryPolicy({"exit": 1}, delay=3600.0)
+    driver.submit(job("a", retry=retry), job("it", its=2, retry=retry), job("b", outcomes="afterany=a"))
+    driver.schedule()
+    for name in ("a", "it:0", "it:1"):
+        driver.start(name)
+        driver.end(name, exit_code=1)
+    assert count_waiting(driver.core.state).paused == 3
+    driver.cancel("a", "it")
+    assert count_waiting(driver.core.state).paused == 0
+    assert not driver.core.state.health.avoiding

@@ -105,11 +105,19 @@ def make_position_ready(core: CoreState, job: Job, position: int) -> None:
     core.queue.add(entry, core.now)
 
 
+def forget_next_attempt(core: CoreState, job: Job, position: int) -> None:
+    """Forget when, and without which node, a job or iteration was to be started again."""
+    core.paused.pop((job.seq, position), None)
+    core.health.avoiding.pop((job.seq, position), None)
+
+
 def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) -> None:
     job, position = item.job, item.position
     if (job.state if position < 0 else core.state_of(job, position)).is_final:
         return
     core.transition(job, position, item.state, item.attempt, item.exit_code, item.message, at)
+    if core.paused or core.health.avoiding:
+        forget_next_attempt(core, job, position)
     had_begun = item.attempt is not None and item.attempt.started > 0
     if item.state is not SUCCEED:
         if had_begun:
@@ -272,6 +280,9 @@ def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, at: float,
     if ended:
         core.iteration_counts[QUEUED] -= ended
         core.iteration_counts[item.state] += ended
+        for position in core.past.get(job.seq, ()):
+            if chosen[position]:
+                forget_next_attempt(core, job, position)
         if item.state is FAILED:
             _count_failures(core, ended)
         if chosen == queued and _none_can_be_requeued(iterations):

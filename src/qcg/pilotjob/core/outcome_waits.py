@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.core.dependencies import SAME_INDICES, OutcomeWait, Prerequisite, UnmetDependencies
+from qcg.pilotjob.core.dependencies import (
+    SAME_INDICES,
+    OutcomeWait,
+    Prerequisite,
+    UnmetDependencies,
+    is_later,
+    resolve,
+)
 from qcg.pilotjob.core.finalize import (
     MAX_SINGLE_TRANSITIONS,
     FinalState,
@@ -62,6 +69,29 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, pr
         message = f"it waits for an outcome of the same index of {other.name!r}, which can never be"
         omitted = [UnstartedFinalState(job, OMITTED, message, bytes(never))]
     make_final(core, *omitted)
+
+
+def why_never_met(core: CoreState, job: Job, position: int) -> str | None:
+    """Why a job or iteration that waits can never start: an outcome is not the one it waits for. None if it may start.
+
+    For a job that had started, and waits again after its prerequisite was run again."""
+    if job.spec is None or OUTCOMES_KEY not in job.spec:
+        return None
+    indices = None if job.iterations is None else job.iterations.indices
+    for kind, entry in decode_spec(job.spec).outcomes:
+        found = resolve(job.name, entry, indices, core.jobs, kind=kind)
+        # A later job may have got the name of a prerequisite that was removed.
+        if isinstance(found, str) or is_later(found.job, job):
+            continue
+        place = -1 if found.position is None else found.position
+        if found.same_index:
+            assert job.iterations is not None
+            assert found.job.iterations is not None
+            place = found.job.iterations.indices.index(job.iterations.indices[position])
+        state = core.state_of(found.job, place)
+        if is_dependency_met(kind, state, begun=has_begun(core, found.job, place)) is False:
+            return why_omitted(kind, name_of(found.job, place), state)
+    return None
 
 
 def waiting_for_outcomes(core: CoreState, jobs: Collection[Job]) -> list[tuple[Job, JobDescription]]:

@@ -17,7 +17,7 @@ from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, find_cycle
 from qcg.pilotjob.core.effects import Reply, Reran
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Rerun, RerunCandidate
-from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, make_position_ready
+from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, forget_next_attempt, make_position_ready
 from qcg.pilotjob.core.host_checks import why_no_host
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED
 from qcg.pilotjob.core.named_jobs import find
@@ -298,8 +298,7 @@ def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCa
         job.iterations.apart.pop(position).take_back(position)
         if core.holds and core.holds.since(job, position):
             set_demand(core, job, position, own_entry(job, position).demand)
-    core.paused.pop((job.seq, position), None)
-    core.health.avoiding.pop((job.seq, position), None)
+    forget_next_attempt(core, job, position)
     core.health.unstartable.discard(job.seq)
     core.losses.pop((job.seq, position), None)
     past = core.past.get(job.seq)

@@ -12,9 +12,10 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.effects import Requeued, WakeAt
 from qcg.pilotjob.core.feasibility import fits, with_existing_cores, with_existing_memory
-from qcg.pilotjob.core.finalize import is_met, make_position_ready
-from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.finalize import FinalState, is_met, make_final, make_position_ready
+from qcg.pilotjob.core.job_states import OMITTED, QUEUED
 from qcg.pilotjob.core.node_health import AVOID_SECONDS, can_try_elsewhere, node_to_avoid, note_failure
+from qcg.pilotjob.core.outcome_waits import why_never_met
 from qcg.pilotjob.core.outcomes import note_attempt
 from qcg.pilotjob.core.queue import Demand, entry_of
 from qcg.pilotjob.core.records import Attempt, Job, Past, PastAttempt
@@ -93,6 +94,10 @@ def queue_again(core: CoreState, attempt: Attempt, past: PastAttempt | None, at:
     core.transition(job, position, QUEUED, at=at)
     if past is not None:
         count_past(core, job, position, past)
+    if not is_met(job, position) and (why := why_never_met(core, job, position)) is not None:
+        make_final(core, FinalState(job, position, OMITTED, why), at=at)
+        return
+    if past is not None:
         if past.cause != EndReason.CLOSED:
             core.failed_and_repeated += 1
             earlier = core.past[job.seq][position]

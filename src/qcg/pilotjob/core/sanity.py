@@ -36,8 +36,13 @@ def check(core: CoreState) -> None:
         _check_job(core, job, in_lines)
     _check_counts(core)
     waiting = set(core.pauses)
-    for (seq, position), (at, _) in core.paused.items():
+    for (seq, position), (at, job) in core.paused.items():
         _expect((at, seq, position) in waiting, f"job {seq}, position {position} pauses and would never be woken")
+        state = core.state_of(job, position)
+        _expect(state is QUEUED, f"{name_of(job, position)} pauses before its next attempt, and is {state.name}")
+    for (_, position), (_, job) in core.health.avoiding.items():
+        state = core.state_of(job, position)
+        _expect(not state.is_final, f"{name_of(job, position)} avoids a node, and is {state.name}")
 
 
 def _expect(truth: bool, sentence: str) -> None:

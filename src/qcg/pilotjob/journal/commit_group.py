@@ -64,8 +64,8 @@ PUT_ITERATION_OF_MANY = f"""
     INSERT INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})
     {_KEEP_NUMBER}"""
 # Run again: the last attempt joins the earlier ones, and only its number stays in its row. Iterations that stay as they
-# are get a row with the state of the rest, which is dropped with the end of the job, unless their row has a state of its
-# own. The row of an iteration that was queued again before it became final with the rest has only its number.
+# are get a row with the state of the rest, which is dropped with the end of the job, unless their row has a state. The
+# row of an iteration that was queued again, and became final with the rest, has only its number.
 KEEP_LAST_ATTEMPT = f"""
     INSERT INTO past_attempts
     (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE},
