@@ -272,3 +272,21 @@ def test_an_attempt_that_failed_before_the_shutdown_is_not_queued_again_when_its
     assert driver.end("a", exit_code=1) == ["sweep 1.1 on n2"]
     assert driver.suspend() == []
     assert driver.sweep("a", "n2") == ["a FAILED: exit code 1", "all done"]
+
+
+def test_an_attempt_that_ended_before_its_nodes_confirmed_is_queued_again_with_the_allocation() -> None:
+    driver = CoreDriver(machine(1, 1), sweeping=False)
+    driver.submit(job("a", nodes=2))
+    driver.schedule()
+    driver.start("a")
+    driver.end("a")
+    assert driver.suspend() == []
+    assert driver.lose("n1", "n2") == ["requeued a", "a QUEUED"]
+
+
+def test_an_exit_code_counts_again_when_the_end_was_put_off_after_a_warning() -> None:
+    driver = busy("a")
+    driver.deadline(driver.now)
+    driver.handle(Warned())
+    driver.deadline(driver.now + 3600)
+    assert driver.end("a", exit_code=1)[0] == "a FAILED: exit code 1"

@@ -294,6 +294,16 @@ def test_prefilled_attempts_that_never_arrived_are_queued_again() -> None:
     assert not driver.core.state.lanes
 
 
+def test_finish_takes_prefilled_attempts_back_before_it_kills_the_attempt_in_front_of_them():
+    driver = short_jobs(1)
+    assert driver.sent()[:2] == ["it:1", "it:2 behind it:1"]
+    driver.start("it:1")
+    *stops, last = driver.finish()
+    assert stops
+    assert all(line.startswith("stop it:") for line in stops)
+    assert last == "kill it:1"
+
+
 def test_nothing_is_prefilled_behind_an_attempt_on_contested_cores() -> None:
     driver = short_jobs(1)
     driver.sent()

@@ -81,6 +81,15 @@ def test_a_job_that_would_still_run_at_the_reserved_time_waits() -> None:
     assert made.schedule() == ["wide on n1[0:1:2:3]"]
 
 
+def test_the_clock_of_a_host_that_is_ahead_delays_no_reserved_job() -> None:
+    made = driver(machine(2))
+    made.submit(job("first", wt=100), job("wide", 2), job("long", wt=600))
+    assert made.handle(Schedule(most=1))
+    attempt = made.attempt("first")
+    made.handle(AttemptStarted(Started(attempt.id, 1000, made.now + 3600, reported_grant(attempt.grant))))
+    assert made.schedule() == []
+
+
 def test_a_job_may_end_exactly_at_the_reserved_time() -> None:
     made = driver(machine(4))
     made.submit(job("first", 3, wt=100), job("wide", 4), job("longer", wt=100.5), job("as-long", wt=100))

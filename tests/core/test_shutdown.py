@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.events import AttemptEnded
+from qcg.pilotjob.core.events import AttemptEnded, ShutDown
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause, Disposition, Shutdown, decide
 from qcg.pilotjob.host.records import Ended
 from tests.core.core_driver import CoreDriver, job, machine
@@ -174,3 +174,10 @@ def test_finish_with_cancel_leaves_nothing_to_resume() -> None:
     driver.end("a", "it:0", exit_code=-15, reason="cancel")
     assert set(driver.states().values()) == {"CANCELED"}
     assert driver.core.state.unfinished == 0
+
+
+def test_the_disposition_leave_changes_nothing() -> None:
+    driver = busy()
+    assert driver.handle(ShutDown(Disposition.LEAVE, "")) == []
+    assert driver.schedule() == []
+    assert driver.end("a", exit_code=1)[0] == "a FAILED: exit code 1"

@@ -149,3 +149,26 @@ def test_a_cancelled_job_does_not_pause_any_more():
     driver.cancel("a", "it")
     assert count_waiting(driver.core.state).paused == 0
     assert not driver.core.state.health.avoiding
+
+
+def test_a_held_iteration_that_was_cancelled_does_not_count_as_held():
+    driver = CoreDriver(machine(1))
+    driver.submit(job("x", its=3), job("y", its=3))
+    driver.hold("x:0", "x:1", "y")
+    driver.cancel("x:0", "y:2")
+    assert waiting_in(driver) == ({1: 1}, 3, 0)
+    assert held_example(driver.core.state) == "x:1"
+
+
+def test_a_job_that_may_use_any_node_again_is_counted_once():
+    driver = CoreDriver(machine(1, 1))
+    driver.submit(job("a", retry=RetryPolicy({"exit": 1})))
+    driver.schedule()
+    driver.start("a")
+    driver.end("a", exit_code=1)
+    driver.drain("n2")
+    driver.submit(job("b"), job("c"))
+    assert driver.schedule() == ["b on n1[0]"]
+    driver.now += 100
+    assert driver.schedule() == []
+    assert waiting_in(driver) == ({1: 2}, 0, 0)

@@ -661,6 +661,22 @@ def test_a_job_that_runs_again_keeps_its_attempts_and_their_numbers(journal: Jou
     assert earlier == [(1, State.FAILED, 210.0)]
 
 
+def test_a_rerun_forgets_the_node_of_earlier_attempts(journal: Journal):
+    one = job(1)
+    first, second = run(one), run(one, attempt=2)
+    for effect in (
+        Added([one]),
+        executing(first),
+        Requeued(first, PastAttempt("unstartable", 5.0)),
+        scheduled(second),
+        ended(second, State.FAILED),
+        Reran(one, (-1,), (), True, False, 210.0),
+    ):
+        journal.record(effect)
+    (past,) = reopened(journal).load().past
+    assert (past.attempts, past.failed_node, past.unstartable) == (2, "", False)
+
+
 def test_iterations_that_stay_as_they_ended_are_kept_when_others_run_again(journal: Journal):
     one = job(1, indices=range(4))
     assert one.iterations is not None
@@ -683,8 +699,8 @@ def test_a_requeued_iteration_that_was_cancelled_with_the_rest_stays_so_when_ano
         journal.record(effect)
     journal.commit()
     one.iterations.make_queued_final(State.CANCELED)
-    for effect in (QueuedIterationsFinal(one, State.CANCELED, 9.0), settled(one, -1, State.CANCELED)):
-        journal.record(effect)
+    journal.record(QueuedIterationsFinal(one, State.CANCELED, 9.0))
+    journal.record(settled(one, -1, State.CANCELED))
     journal.commit()
     journal.record(Reran(one, (1,), (0, 2), True, False, 210.0))
     ended = [(iteration.position, iteration.state) for iteration in reopened(journal).load().ended_iterations]

@@ -141,6 +141,36 @@ def test_all_synced_records_are_acknowledged_after_two_concurrent_syncs_failed(
     run(tmp_path, test)
 
 
+def test_records_are_acknowledged_although_the_sync_after_their_commit_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        engine = wired.engine
+        wired.reported()
+        await engine.submit(jobs("one"))
+        await wired.until("launch 1.1")
+        wired.executor.report("local", Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
+        engine.commits.commit()
+        syncing, may_go_on = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            syncing.set()
+            may_go_on.wait(60)
+
+        wired.journal.on_sync = hold_up
+        cancelled = asyncio.ensure_future(engine.commits.sync())
+        await asyncio.to_thread(syncing.wait, 60)
+        cancelled.cancel()
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await engine.commits.sync()
+        assert wired.happened[-1] == "acknowledge 1"
+
+    monkeypatch.setattr(commits, "SYNC_DELAY", 1000)
+    run(tmp_path, test)
+
+
 def test_the_end_of_an_attempt_on_two_nodes_is_acknowledged_when_both_have_reported(tmp_path: Path):
     """Otherwise the end would be lost if the manager dies in between."""
 

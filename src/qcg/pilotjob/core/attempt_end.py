@@ -133,7 +133,8 @@ def lose_attempt(core: CoreState, attempt: Attempt, message: str, at: float | No
     ended = core.now if at is None else at
     if attempt.killed:
         make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt), at=at)
-    elif attempt.stopped:
+    elif attempt.stopped or core.shutdown is not None:
+        # Also one that had ended by itself, when its nodes ended before they confirmed that nothing of it is left.
         queue_again(core, attempt, PastAttempt(EndReason.LOST, ended, None, message), at)
     elif retry_attempt(core, attempt, EndReason.LOST, -1, message, at):
         return
@@ -145,7 +146,7 @@ def lose_attempt(core: CoreState, attempt: Attempt, message: str, at: float | No
 
 
 def _losses(core: CoreState, attempt: Attempt) -> int:
-    """Count this loss, and return the losses of the job or iteration. Attempts that never started do not count."""
+    """Count this loss, and return the losses of the job or iteration."""
     unit = (attempt.job.seq, attempt.position)
     core.losses[unit] = core.losses.get(unit, 0) + 1
     return core.losses[unit]

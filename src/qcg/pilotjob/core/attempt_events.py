@@ -166,6 +166,7 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
         return
     attempt.pid = pid
     attempt.started = at
+    attempt.started_by = core.now
     if attempt.stopped and core.shutdown is Disposition.CANCEL_RUNNING:
         attempt.killed = True  # it was running when the manager was told to finish, and only the record came late
     core.executing += 1

@@ -80,6 +80,8 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
 
 
 def deadline(core: CoreState, event: Deadline) -> None:
+    if event.at is None or event.at > core.now:
+        core.warned.clear()  # the end was put off: from now on, exit codes are those of the attempts themselves
     core.deadline = event.at
 
 
@@ -92,17 +94,24 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
     core.shutdown = event.disposition
     if event.disposition is Disposition.CANCEL_ALL:
         _cancel_all(core, event.message)
-    else:
-        for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
-            cleanup = core.cleanups.get(attempt.id)
-            if cleanup is not None and cleanup.ended is not None:
-                continue  # it has ended by itself, and only other nodes have not confirmed that yet
-            # A prefilled attempt that has not started is a waiting job to its user.
-            if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
-                _kill(core, attempt)
-            elif not attempt.stopped:
-                attempt.stopped = True
-                core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
+    elif event.disposition is not Disposition.LEAVE:
+        _end_attempts(core, event)
+
+
+def _end_attempts(core: CoreState, event: ShutDown) -> None:
+    running = []
+    for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
+        cleanup = core.cleanups.get(attempt.id)
+        if cleanup is not None and cleanup.ended is not None:
+            continue  # it has ended by itself, and only other nodes have not confirmed that yet
+        if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
+            running.append(attempt)
+        elif not attempt.stopped:
+            attempt.stopped = True
+            core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
+    # After the prefilled attempts, which are waiting jobs to their users: none of these starts when one before it ends.
+    for attempt in running:
+        _kill(core, attempt)
 
 
 def _failures_of(job: Job) -> int:

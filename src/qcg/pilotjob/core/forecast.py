@@ -88,7 +88,9 @@ def _releases(core: CoreState, node: Node) -> Sequence[Release]:
         if (lane is not None and len(lane.attempts) > 1) or attempt in core.orphaned:
             continue
         if duration < math.inf:
-            since = max(attempt.started, attempt.scheduled if lane is None else lane.since)
+            # The clock of its host may be ahead.
+            started = min(attempt.started, attempt.started_by)
+            since = max(started, attempt.scheduled if lane is None else lane.since)
             part = attempt.grant.parts[0]
             if part.node != name:
                 part = next(part for part in attempt.grant.parts if part.node == name)

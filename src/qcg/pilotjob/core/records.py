@@ -116,6 +116,7 @@ class Attempt:
         "position",
         "scheduled",
         "started",
+        "started_by",
         "stopped",
         "usage",
     )
@@ -132,6 +133,9 @@ class Attempt:
         self.grant = grant
         self.scheduled = scheduled
         self.started = 0.0
+        """When it started, by the clock of its host; 0 before that is reported."""
+        self.started_by = 0.0
+        """When its start was reported, by the clock of the manager."""
         self.pid = 0
         self.killed = False
         """Whether a kill was requested."""

@@ -276,6 +276,7 @@ class _Restoration:
         attempt.stopped = saved.stopped
         attempt.pid = saved.pid
         attempt.started = saved.started
+        attempt.started_by = self._core.now
         state = EXECUTING if saved.started else SCHEDULED
         if saved.position < 0:
             job.state = state

@@ -183,6 +183,8 @@ def _use_any_node(core: CoreState, job: Job, position: int) -> None:
     if not entry.line.avoid:
         return
     was_ready = entry.take_back(position)
+    if job.iterations is None:
+        core.queue.drop_ready(entry)
     set_demand(core, job, position, entry.demand._replace(avoid=""))
     if was_ready:
         make_position_ready(core, job, position)

@@ -44,11 +44,14 @@ def count_waiting(core: CoreState) -> WaitingCounts:
 
 
 def held_example(core: CoreState) -> str:
-    """The name of a job or iteration that is held; there must be one."""
-    seq, job = next(iter(core.holds.by_number.items()))
-    if seq in core.holds.jobs:
-        return job.name
-    return name_of(job, next(iter(core.holds.positions[seq])))
+    """The name of a job or iteration that is held and waits; there must be one."""
+    for seq, job in core.holds.by_number.items():
+        if seq in core.holds.jobs:
+            return job.name
+        for position in core.holds.positions[seq]:
+            if core.state_of(job, position) is QUEUED:
+                return name_of(job, position)
+    raise LookupError("nothing is held")
 
 
 def paused_example(core: CoreState) -> tuple[Job, int]:
@@ -102,8 +105,8 @@ def _ready_of(entry: QueueEntry) -> int:
     if entry.fresh is None or job.state.is_final:
         return min(ready, queued)
     # The iterations of a job with several sizes are spread evenly. Positions with entries of their own are left out.
-    own = (queued - len(iterations.apart or ())) // len(job.entries)
-    return min(max(own, 0) + ready, queued)
+    apart = sum([iterations.states[position] == QUEUED for position in iterations.apart or ()])
+    return min((queued - apart) // len(job.entries) + ready, queued)
 
 
 def _held(core: CoreState) -> int:
@@ -116,7 +119,9 @@ def _held(core: CoreState) -> int:
 
 def _held_iterations(core: CoreState, seq: int, job: Job) -> int:
     assert job.iterations is not None
+    states = job.iterations.states
     of_job = core.holds.positions.get(seq, {})
     if seq not in core.holds.jobs:
-        return len(of_job)
-    return max(job.iterations.counts[QUEUED] - sum([not since for since in of_job.values()]), 0)
+        return sum([states[position] == QUEUED for position in of_job])
+    released = sum([not since and states[position] == QUEUED for position, since in of_job.items()])
+    return job.iterations.counts[QUEUED] - released

@@ -90,12 +90,14 @@ def _past_attempts(connection: sqlite3.Connection) -> list[PastAttempts]:
     """The earlier attempts of jobs that are not final."""
     found: dict[int, PastAttempts] = {}
     unfinished = f"JOIN jobs ON seq = place >> 32 AND state < {FINAL} ORDER BY place, attempt"
-    columns = "place, cause, counted, next_at, granted"
-    for place, cause, counted, next_at, granted in queries.past_rows(connection, unfinished, columns):
+    columns = "place, cause, counted, next_at, granted, rerun_at"
+    for place, cause, counted, next_at, granted, rerun_at in queries.past_rows(connection, unfinished, columns):
         past = found.get(place) or PastAttempts(*seq_and_position(place), 0, {})
         retries = {**past.retries, cause: past.retries.get(cause, 0) + 1} if counted else past.retries
         past = past._replace(attempts=past.attempts + 1, retries=retries, next_at=next_at)
-        if cause != EndReason.CLOSED:
+        if rerun_at:  # a rerun begins anew, on any node
+            past = past._replace(failed_node="", unstartable=False)
+        elif cause != EndReason.CLOSED:
             parts = () if granted is None else decode_grant(granted).parts
             past = past._replace(
                 failed_node=parts[0].node if len(parts) == 1 and cause != EndReason.LOST else "",

@@ -127,7 +127,7 @@ class CommitLoop:
                 await self._loop.run_in_executor(self._syncer, self._journal.sync)
             except RuntimeError:  # no more threads are allowed: sync in this one, while everything else waits
                 self._journal.sync()
-        except JournalError:
+        except (JournalError, asyncio.CancelledError):
             for host, number in committed.items():  # a sync that began later may have failed as well
                 self._unsynced[host] = max(number, self._unsynced.get(host, 0))
             raise
