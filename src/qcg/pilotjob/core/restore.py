@@ -253,9 +253,9 @@ class _Restoration:
     def _prepare_next_attempt(self, past: PastAttempts) -> None:
         """Let a job that was retried pause for the rest of its pause, with the demand that it had."""
         core, job = self._core, self._new_jobs[past.seq].job
-        if (past.retries or past.failed_node) and not job.state.is_final:
-            waits = core.state_of(job, past.position) is QUEUED
-            ready = prepare_next_attempt(core, job, past.position, past.next_at if waits else 0.0)
+        state = core.state_of(job, past.position)
+        if (past.retries or past.failed_node) and not (job.state.is_final or state.is_final):
+            ready = prepare_next_attempt(core, job, past.position, past.next_at if state is QUEUED else 0.0)
             if ready and (past.seq, past.position) not in core.paused:
                 make_position_ready(core, job, past.position)
 
