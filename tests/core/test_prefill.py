@@ -11,8 +11,10 @@ from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Launch, Retract
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Deadline, HostReported, Schedule
 from qcg.pilotjob.core.prefill import HORIZON, MAX_LANE_DEPTH, RETRACT_AFTER, SHORT_ATTEMPT
+from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.changes import JobChange
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.core_driver import CoreDriver, job, machine, reported_grant, request
 from tests.core.restart import resume, save_state
@@ -294,7 +296,62 @@ def test_prefilled_attempts_that_never_arrived_are_queued_again() -> None:
     assert not driver.core.state.lanes
 
 
-def test_finish_takes_prefilled_attempts_back_before_it_kills_the_attempt_in_front_of_them():
+def test_a_lane_is_taken_back_when_its_attempts_turn_out_to_be_long() -> None:
+    driver = short_jobs(1)
+    assert len(driver.sent()) == MAX_LANE_DEPTH + 1
+    driver.now += 0.4
+    driver.over("it:1", seconds=0.4)
+    retracted = driver.retracted()
+    assert retracted[0] == "it:3"
+    assert len(retracted) == MAX_LANE_DEPTH - 1
+
+
+def warm(*cores: int) -> ShortJobs:
+    """A driver without jobs that waits for short jobs with one core."""
+    driver = ShortJobs(machine(*cores))
+    driver.submit(job("warm"))
+    driver.schedule()
+    driver.over("warm")
+    return driver
+
+
+def test_a_held_job_is_taken_back_from_its_lane() -> None:
+    driver = warm(1)
+    driver.submit(job("a", its=3), job("b"))
+    assert driver.sent() == ["a:0", "a:1 behind a:0", "a:2 behind a:1", "b behind a:2"]
+    driver.start("a:0")
+    assert driver.hold("a")[0] == "held a"
+    assert [_name(one) for effect in driver.effects if isinstance(effect, Retract) for one in effect.attempts] == [
+        "a:1",
+        "a:2",
+        "b",
+    ]
+    driver.end("a:1", "a:2", "b", exit_code=-1, reason="closed")
+    driver.over("a:0")
+    assert driver.schedule() == ["b (attempt 2) on n1[0]"]
+    driver.release("a")
+    driver.over("b")
+    assert driver.sent() == ["a:1", "a:2 behind a:1"]
+
+
+@pytest.mark.parametrize("its", [None, 2])
+def test_a_job_that_was_sent_ahead_as_a_whole_can_be_held_and_changed(its: int | None) -> None:
+    driver = warm(1)
+    driver.submit(job("blk"), job("a", its=its))
+    assert driver.sent()[1] == ("a behind blk" if its is None else "a:0 behind blk")
+    driver.start("blk")
+    assert driver.set("a", change=JobChange(wall_time=20.0))[-1] == "reply {'changed': 1}"
+    assert driver.hold("a")[-1] == "reply {'held': 1}"
+    names = ["a"] if its is None else ["a:0", "a:1"]
+    driver.end(*names, exit_code=-1, reason="closed")
+    driver.over("blk")
+    assert driver.schedule() == []
+    driver.release("a")
+    assert driver.schedule()[0] == f"{names[0]} (attempt 2) on n1[0]"
+    assert entry_of(driver.core.state.jobs["a"], -1 if its is None else 0).wall_time == 20.0
+
+
+def test_finish_takes_prefilled_attempts_back_before_it_kills_the_attempt_in_front_of_them() -> None:
     driver = short_jobs(1)
     assert driver.sent()[:2] == ["it:1", "it:2 behind it:1"]
     driver.start("it:1")

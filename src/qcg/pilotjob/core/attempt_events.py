@@ -7,7 +7,7 @@ from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt, requeue_
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, HostReported, HostUnreachable, NodesLost
-from qcg.pilotjob.core.finalize import position_has_begun
+from qcg.pilotjob.core.finalize import forget_next_attempt, position_has_begun
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.queue import entry_of
@@ -224,6 +224,7 @@ def _recreate(
     scheduled = min(started or at, at)
     attempt = Attempt(job, position, number, multinode.grant_of(granted, request), scheduled)
     register_existing(core, attempt)
+    forget_next_attempt(core, job, position)
     core.transition(job, position, SCHEDULED, attempt, at=scheduled)
     end_is_known = over and len(attempt.grant.parts) == 1
     if not end_is_known and not all(core.host_node(part.node) for part in attempt.grant.parts):

@@ -133,9 +133,8 @@ def _cancel_all(core: CoreState, message: str) -> None:
 
 
 def _kill_attempts(core: CoreState, job: Job) -> None:
-    for attempt in [job.attempt] if job.iterations is None else list(job.iterations.attempts.values()):
-        if attempt is not None:
-            _kill(core, attempt)
+    for attempt in job.attempts_in_progress():
+        _kill(core, attempt)
 
 
 def _kill(core: CoreState, attempt: Attempt) -> None:

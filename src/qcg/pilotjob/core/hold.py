@@ -9,6 +9,7 @@ from qcg.pilotjob.core.events import Hold, Release
 from qcg.pilotjob.core.finalize import is_met, make_position_ready, make_ready
 from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.named_jobs import find, reply
+from qcg.pilotjob.core.prefill import is_prefilled, retract_job
 from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Job
 
@@ -23,6 +24,7 @@ def hold(core: CoreState, event: Hold) -> None:
             errors[name] = refusal
             continue
         hold_one(core, *found)
+        retract_job(core, *found)
         held += 1
     reply(core, "held", held, errors)
 
@@ -76,12 +78,12 @@ def _why_not_held(core: CoreState, name: str, job: Job, position: int) -> str:
     if state.is_final:
         return f"job {name!r} is already {state.name}"
     if position < 0 and job.iterations is not None:
-        if not job.iterations.counts[QUEUED]:
+        if not (job.iterations.counts[QUEUED] or any(map(is_prefilled, job.attempts_in_progress()))):
             return f"job {name!r} has no iteration that waits; running ones cannot be held"
         if job.seq in core.holds.jobs and not core.holds.released(job):
             return f"job {name!r} is held already"
         return ""
-    if state is not QUEUED:
+    if state is not QUEUED and not any(map(is_prefilled, job.attempts_in_progress(position))):
         return f"job {name!r} is {state.name}; only a waiting job can be held"
     return f"job {name!r} is held already" if core.holds.since(job, position) else ""
 

@@ -32,6 +32,9 @@ MAX_PREFILL_PER_NODE = 512
 """Prefilled attempts on a node, but at least one for each lane: more than a host can start during a round trip."""
 RETRACT_AFTER = 0.5
 """Seconds after which the attempts behind a running one are retracted."""
+LONGEST_LANE = 1.0
+"""Seconds that the attempts of a lane may be expected to take. If attempts turn out to take longer than those before
+them, all but the first are retracted, so that holds, changes and other jobs do not wait for them."""
 
 OpenLane = tuple[int, int, Attempt, int]
 """An attempt to queue behind: current depth, number, attempt, maximum depth."""
@@ -98,9 +101,25 @@ def retract_prefilled(core: CoreState) -> None:
 def retract_from(core: CoreState, node: str) -> None:
     """Take back the attempts in lanes of a node."""
     for lane in [lane for lane in core.lanes if lane.first.grant.parts[0].node == node]:
-        del core.lanes[lane]
-        lane.retracted = True
-        core.effects.append(Retract(list(lane.attempts)[1:]))
+        _retract(core, lane)
+
+
+def retract_job(core: CoreState, job: Job, position: int = -1) -> None:
+    """Take back the attempts of a job or an iteration that wait in lanes, and what else waits in these lanes."""
+    for lane in {attempt.lane: None for attempt in job.attempts_in_progress(position) if is_prefilled(attempt)}:
+        if lane is not None and not lane.retracted:
+            _retract(core, lane)
+
+
+def is_prefilled(attempt: Attempt) -> bool:
+    """Whether an attempt waits in a lane behind another one: its job is a waiting job to users."""
+    return attempt.lane is not None and attempt.lane.first is not attempt
+
+
+def _retract(core: CoreState, lane: Lane) -> None:
+    core.lanes.pop(lane, None)
+    lane.retracted = True
+    core.effects.append(Retract(list(lane.attempts)[1:]))
 
 
 def _outside(closed: set[NodeGroup], heads: list[Head]) -> list[Head]:
@@ -133,7 +152,9 @@ def _open_lanes(core: CoreState, prefillable: dict[Attempt, None]) -> dict[Durat
         lanes_on_node = len(node.spec.cores) // len(attempt.grant.parts[0].cores)
         most = min(lane_depth(durations), max(MAX_PREFILL_PER_NODE // lanes_on_node, 1))
         depth = 0 if lane is None else len(lane.attempts) - 1
-        if depth < most:
+        if lane is not None and depth * durations.mean > LONGEST_LANE:
+            _retract(core, lane)
+        elif depth < most:
             open_lanes.setdefault(durations, []).append((depth, number, attempt, most))
     for heap in open_lanes.values():
         heapq.heapify(heap)
@@ -174,9 +195,6 @@ def _retract_late_lanes(core: CoreState, after: float = RETRACT_AFTER) -> None:
         lane = next(iter(core.lanes))
         if core.now - lane.since < after:
             return
-        del core.lanes[lane]
-        lane.retracted = True
-        first, *others = lane.attempts
-        durations = entry_of(first.job, first.position).line.durations
+        durations = entry_of(lane.first.job, lane.first.position).line.durations
         durations.longest = max(core.now - lane.since, durations.longest or 0.0)
-        core.effects.append(Retract(others))
+        _retract(core, lane)

@@ -100,6 +100,15 @@ class Job:
         """The number of attempts already used up for the job (position -1) or an iteration."""
         return self.attempts_made if self.iterations is None else self.iterations.attempts_made.get(position, 0)
 
+    def attempts_in_progress(self, position: int = -1) -> list[Attempt]:
+        """The attempts of the job and its iterations, or of one iteration."""
+        if self.iterations is None:
+            return [] if self.attempt is None else [self.attempt]
+        attempts = self.iterations.attempts
+        if position < 0:
+            return list(attempts.values())
+        return [attempts[position]] if position in attempts else []
+
 
 class Attempt:
     """One start of a job or of one of its iterations."""

@@ -10,6 +10,7 @@ from qcg.pilotjob.core.events import SetJobs
 from qcg.pilotjob.core.finalize import make_ready
 from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.named_jobs import find, reply
+from qcg.pilotjob.core.prefill import is_prefilled, retract_job
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.retries import prepare_next_attempt
 from qcg.pilotjob.core.submission import entries_for, sized_requests
@@ -60,7 +61,8 @@ def _change(core: CoreState, name: str, change: JobChange) -> str:
     _restore_own_demands(core, job)
     if job.iterations is not None:
         job.iterations.plan = plan
-    if job.unmet is None or not job.unmet.on_jobs:
+    retract_job(core, job)
+    if (job.unmet is None or not job.unmet.on_jobs) and (job.iterations is not None or job.state is QUEUED):
         make_ready(core, job)
     return ""
 
@@ -69,11 +71,14 @@ def _why_not_now(job: Job, change: JobChange) -> str:
     """Why the state of a job does not allow the change; empty if it does."""
     if job.state.is_final:
         return f"job {job.name!r} is already {job.state.name}"
+    attempts = job.attempts_in_progress()
+    prefilled = [attempt for attempt in attempts if is_prefilled(attempt)]
     if job.iterations is None:
-        return "" if job.state is QUEUED else f"job {job.name!r} is {job.state.name}; only a waiting job can be changed"
-    if not job.iterations.counts[QUEUED]:
+        waits = job.state is QUEUED or prefilled
+        return "" if waits else f"job {job.name!r} is {job.state.name}; only a waiting job can be changed"
+    if not (job.iterations.counts[QUEUED] or prefilled):
         return f"job {job.name!r} has no iteration that waits; running ones cannot be changed"
-    if job.iterations.attempts and not change.is_priority_alone:
+    if len(prefilled) < len(attempts) and not change.is_priority_alone:
         return (
             f"job {job.name!r} has running iterations, so only its priority can be changed now; hold it, change it when"
             " they have ended, and release it"
