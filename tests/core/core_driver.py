@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -223,6 +223,16 @@ def _attempt_name(attempt: Attempt) -> str:
     return name if attempt.number == 1 else f"{name} (attempt {attempt.number})"
 
 
+def note_holds(holds: dict[int, float], effects: Iterable[Effect]) -> None:
+    """Note the holds of whole jobs, by job number, as a registry stores them."""
+    for effect in effects:
+        match effect:
+            case Held(job, -1, since):
+                holds[job.seq] = since
+            case Released(job, -1) | Removed(job):
+                holds.pop(job.seq, None)
+
+
 class CoreDriver:
     """A core with one event after another, each followed by a sanity check."""
 
@@ -244,6 +254,8 @@ class CoreDriver:
         self._sweeping = sweeping
         self.now = 0.0
         self.effects: list[Effect] = []
+        self.holds_on_record: dict[int, float] = {}
+        """By job number, the holds of whole jobs that a registry would have."""
         self.launched: list[tuple[int, int, int]] = []
         """Job number, position and number of each attempt."""
         if available:
@@ -256,6 +268,7 @@ class CoreDriver:
         self.effects = self.core.handle(event, self.now)
         sanity.check(self.core.state)
         self.launched += [parse_attempt_id(effect.attempt.id) for effect in self.effects if isinstance(effect, Launch)]
+        note_holds(self.holds_on_record, self.effects)
         for effect in self.effects if self._sweeping else ():
             if isinstance(effect, Sweep):
                 self.effects += self.core.handle(AttemptSwept(effect.attempt_id, effect.node), self.now)
@@ -337,7 +350,12 @@ class CoreDriver:
             if unsuccessful(found):
                 assert found.spec is not None
                 description = new.get(found.name) or msgspec.msgpack.decode(found.spec, type=JobDescription)
-                candidates[found.name] = RerunCandidate(description, self.attempts_so_far(found.seq), found.name in new)
+                candidates[found.name] = RerunCandidate(
+                    description,
+                    self.attempts_so_far(found.seq),
+                    found.name in new,
+                    held_since=self.holds_on_record.get(found.seq, 0.0),
+                )
         return self.handle(Rerun(list(names), list(states), candidates))
 
     def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.description.model import Amount, ResourceRequest, RetryGrowth, RetryPolicy
+from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest, RetryGrowth, RetryPolicy
 from tests.core.core_driver import CoreDriver, job, machine
 
 FAILED, CANCELED, OMITTED = [State.FAILED], [State.CANCELED], [State.OMITTED]
@@ -221,19 +221,18 @@ def test_descriptions_may_be_replaced():
         (job("a", after="d"), "these jobs wait for each other and could never start"),
         (job("a", after="x"), "there is no job 'x'"),
         (job("a", its=3), "has other iterations in its new description"),
-        (job("b"), "job 'b' does not run again"),
+        (job("b", after="a"), "job 'b' does not run again"),
         (job("a", after="later"), "job 'a' cannot wait for 'later', which was submitted after it"),
         (replace(job("a"), request=ResourceRequest(Amount(1, 1), host="far")), "no remote host is configured"),
     ],
     ids=["cycle", "unknown", "iterations", "not chosen", "later", "host"],
 )
-def test_a_wrong_replacement_changes_nothing(replaced: object, problem: str):
+def test_a_wrong_replacement_changes_nothing(replaced: JobDescription, problem: str):
     driver = chain()
     driver.submit(job("later"))
-    names = ["a"] if replaced.name == "a" else ["x"]  # type: ignore[attr-defined]
     before = driver.states()
     with pytest.raises(SubmissionRejected, match=problem):
-        driver.rerun(*names, replaced=[replaced])  # type: ignore[list-item]
+        driver.rerun(replaced.name, replaced=[replaced])
     assert driver.states() == before
 
 
@@ -276,3 +275,49 @@ def test_a_dependent_that_has_to_start_again_waits_while_its_prerequisite_runs_a
     assert driver.schedule() == []
     driver.end("a", exit_code=1)
     assert driver.schedule() == ["b (attempt 2) on n1[0]"]
+
+
+def test_a_job_that_was_held_until_it_was_omitted_is_held_when_it_comes_back():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", after="a", hold=True), job("c", its=2, after="b"))
+    driver.schedule()
+    driver.end("a", exit_code=1)
+    assert driver.states() == {"a": "FAILED", "b": "OMITTED", "c": "OMITTED"}
+    driver.rerun("a")
+    driver.schedule()
+    driver.end("a")
+    assert driver.schedule() == []
+    driver.release("b")
+    assert driver.schedule() == ["b on n1[0]"]
+
+
+def test_a_new_description_can_hold_a_job_that_runs_again():
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"))
+    driver.schedule()
+    driver.end("a", exit_code=1)
+    driver.rerun("a", replaced=[job("a", hold=True)])
+    assert driver.schedule() == []
+    driver.release("a")
+    assert driver.schedule() == ["a (attempt 2) on n1[0]"]
+
+
+def test_new_descriptions_of_jobs_that_do_not_run_again_are_ignored_unless_they_are_named():
+    driver = CoreDriver(machine(3))
+    driver.submit(job("main"), job("fallback", outcomes="afternotok=main"), job("wrong"), job("other"))
+    driver.schedule()
+    driver.end("main")
+    driver.end("wrong", "other", exit_code=1)
+    replaced = [job("fallback", outcomes="afternotok=main"), job("wrong", 2), job("other")]
+    assert driver.rerun("wrong", replaced=replaced)[-1] == "reply {'rerun': 1, 'jobs': ['wrong']}"
+    assert driver.rerun(states=FAILED, replaced=replaced)[-1] == "reply {'rerun': 1, 'jobs': ['other']}"
+    with pytest.raises(SubmissionRejected, match="'fallback' does not run again, so its description is not replaced"):
+        driver.rerun("fallback", replaced=replaced)
+
+
+def test_one_iteration_comes_back_with_the_same_index_of_its_dependents():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=2000), job("b", its=2000, after="a:${it}"), job("c", its=2000, after="b:${it}"))
+    driver.cancel("a")
+    assert driver.rerun("a:5")[-1] == "reply {'rerun': 3, 'jobs': ['a', 'b', 'c']}"
+    assert run_all(driver) == ["a:5", "b:5", "c:5"]

@@ -44,7 +44,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.description.changes import JobChange
-from tests.core.core_driver import node
+from tests.core.core_driver import node, note_holds
 from tests.core.effect_checker import EffectChecker, Unit
 from tests.core.restart import resume, save_state
 from tests.core.simulated_host import SimulatedHost
@@ -107,6 +107,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.names = 0
         self.started: dict[Unit, str] = {}
         """Attempt of each iteration that really ran and was not lost."""
+        self.holds_on_record: dict[int, float] = {}
+        """By job number, the holds of whole jobs that a registry would have."""
         self.used_ids: set[str] = set()
         for host in self.hosts.values():
             self.tell_all(host.reconnect(everything=False))
@@ -118,6 +120,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.now += self.tick
         effects = self.effects = self.core.handle(event, self.now)
         self.history.append((event, self.now))
+        note_holds(self.holds_on_record, effects)
         if any(isinstance(effect, Requeued) for effect in effects):
             # The engine commits requests before it starts anything more.
             self.committed = len(self.history)
@@ -237,7 +240,11 @@ class CoreMachine(RuleBasedStateMachine):
     def rerun(self, picks: list[tuple[int, int | None]], states: set[State]) -> None:
         names = [self.some_job(which) if index is None else f"{self.some_job(which)}:{index}" for which, index in picks]
         candidates = {
-            name: RerunCandidate(self.checker.jobs[name].description, self.attempts_so_far(job.seq))
+            name: RerunCandidate(
+                self.checker.jobs[name].description,
+                self.attempts_so_far(job.seq),
+                held_since=self.holds_on_record.get(job.seq, 0.0),
+            )
             for name, job in self.core.state.jobs.items()
             if unsuccessful(job)
         }

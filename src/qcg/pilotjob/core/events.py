@@ -66,6 +66,8 @@ class RerunCandidate(Struct, frozen=True, gc=False):
     """Whether the description is a new one."""
     changed_rows: frozenset[int] = frozenset()
     """Positions without success whose rows differ in the new description."""
+    held_since: float = 0.0
+    """When the job was held, if it was held as a whole until it was omitted; otherwise 0."""
 
 
 class Rerun(Struct, frozen=True, gc=False):

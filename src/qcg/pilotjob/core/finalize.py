@@ -139,8 +139,11 @@ def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
         job.iterations.apart = job.iterations.apart_by_demand = None
     job.unmet = None
     job.dependents = None
-    if (core.holds.jobs or core.holds.positions) and core.holds.drop(job):
-        core.effects.append(Released(job, -1))
+    if core.holds.jobs or core.holds.positions:
+        was_held = job.seq in core.holds.jobs
+        # The registry keeps the hold of an omitted job, which waits for its release when it is run again.
+        if core.holds.drop(job) and not (was_held and job.state is OMITTED):
+            core.effects.append(Released(job, -1))
     if dependents is not None:
         for other in dependents.on_job:
             _prerequisite_is_final(core, other, job.state, job.name, work)

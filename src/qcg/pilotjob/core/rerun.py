@@ -6,19 +6,22 @@ at any depth. A job or iteration that has succeeded never runs again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import compress
 
 import msgspec
 from msgspec import Struct
 
+from qcg.pilotjob.core.bitmaps import in_states
 from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.demands import set_demand
 from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, find_cycles, is_later, prerequisites_first
-from qcg.pilotjob.core.effects import Reply, Reran
+from qcg.pilotjob.core.effects import Held, Reply, Reran
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Rerun, RerunCandidate
 from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, forget_next_attempt, make_position_ready
 from qcg.pilotjob.core.host_checks import why_no_host
+from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED
 from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.outcome_waits import queue_ready_positions, waiting_for_outcomes
@@ -90,7 +93,7 @@ def unsuccessful(job: Job) -> list[int]:
         return [-1] if job.state in UNSUCCESSFUL else []
     if not any(job.iterations.counts[state] for state in UNSUCCESSFUL):
         return []
-    return [position for position, state in enumerate(job.iterations.states) if state in UNSUCCESSFUL]
+    return list(_unsuccessful_besides(job.iterations, ()))
 
 
 def changed_row(job: Job, position: int, path: str) -> str:
@@ -177,7 +180,25 @@ class _Selection:
 
     def _select(self, one: _RerunJob) -> None:
         """Select the requested positions of a job, and those omitted because of jobs that now run again."""
-        one.positions.update(position for position in unsuccessful(one.job) if self._runs_again(one, position))
+        candidates = self._candidates(one)
+        one.positions.update([position for position in candidates if self._runs_again(one, position)])
+
+    def _candidates(self, one: _RerunJob) -> list[int]:
+        """The requested positions, and those that wait for a position that runs again."""
+        iterations = one.job.iterations
+        found = set(one.wanted)
+        for prerequisite in one.prerequisites:
+            other = self._found.get(prerequisite.job)
+            if other is None or not other.positions:
+                continue
+            if not prerequisite.same_index:
+                return unsuccessful(one.job)
+            assert iterations is not None
+            assert other.job.iterations is not None
+            indices = other.job.iterations.indices
+            waiting = [iterations.position(indices[position]) for position in other.positions]
+            found.update([position for position in waiting if position is not None])
+        return [position for position in sorted(found) if self._core.state_of(one.job, position) in UNSUCCESSFUL]
 
     def _runs_again(self, one: _RerunJob, position: int) -> bool:
         state = self._core.state_of(one.job, position)
@@ -237,6 +258,8 @@ class _Selection:
         job, description = one.job, one.candidate.description
         before = None if job.iterations is None else job.iterations.indices
         after = None if description.iteration is None else description.iteration.indices()
+        if not one.positions and job.name not in self._event.names:
+            return []
         if before != after:
             return [f"job {job.name!r} has other iterations in its new description; keep them as they were"]
         if not job.state.is_final:
@@ -265,7 +288,7 @@ def _requeue(core: CoreState, one: _RerunJob) -> None:
     job, candidate, iterations = one.job, one.candidate, one.job.iterations
     was_final = job.state.is_final
     positions = tuple(sorted(one.positions))
-    left = tuple(sorted(set(unsuccessful(job)) - one.positions)) if iterations is not None else ()
+    left = () if iterations is None else _unsuccessful_besides(iterations, one.positions)
     if job.spec is None or candidate.replaced:
         job.spec = msgspec.msgpack.encode(candidate.description)
     for position in positions:
@@ -273,6 +296,10 @@ def _requeue(core: CoreState, one: _RerunJob) -> None:
     core.effects.append(Reran(job, positions, left, was_final, candidate.replaced, core.now))
     job.message = ""
     if was_final:
+        since = candidate.held_since or (core.now if candidate.replaced and candidate.description.hold else 0.0)
+        if since:
+            core.holds.hold(job, -1, since)
+            core.effects.append(Held(job, -1, since))
         core.transition(job, -1, QUEUED)
         if iterations is not None:
             iterations.began = 0.0
@@ -285,6 +312,14 @@ def _requeue(core: CoreState, one: _RerunJob) -> None:
                 core.iteration_counts[iterations.states[position]] -= 1
                 core.iteration_counts[QUEUED] += 1
                 iterations.set_state(position, QUEUED)
+
+
+def _unsuccessful_besides(iterations: Iterations, positions: Collection[int]) -> tuple[int, ...]:
+    """The positions without success besides these."""
+    left = bytearray(in_states(iterations.states, *UNSUCCESSFUL))
+    for position in positions:
+        left[position] = 0
+    return tuple(compress(range(len(left)), left))
 
 
 def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCandidate) -> None:

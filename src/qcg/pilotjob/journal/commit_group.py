@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import compress
@@ -80,8 +81,8 @@ KEEP_NUMBER = f"""
     killed = 0, message = '', {_NO_USAGE} WHERE place = ?"""
 KEEP_REST = f"""
     INSERT INTO runs (place, attempt, state, ended, message, killed)
-    SELECT ?, 0, rest, rest_at, message, {TOGETHER} FROM submitted_jobs WHERE seq = ? AND rest > 0
-    {_KEEP_NUMBER} WHERE runs.state = {QUEUED}"""
+    SELECT one.value, 0, rest, rest_at, message, {TOGETHER} FROM submitted_jobs CROSS JOIN json_each(?) AS one
+    WHERE seq = ? AND rest > 0 {_KEEP_NUMBER} WHERE runs.state = {QUEUED}"""
 REVIVE_JOB = f"""
     UPDATE submitted_jobs SET state = {QUEUED}, started = 0, ended = 0, message = '', rest = 0, rest_at = 0
     WHERE seq = ?"""
@@ -325,7 +326,8 @@ def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | No
     connection.executemany(KEEP_LAST_ATTEMPT, [(effect.at, number) for (number,) in places])
     for statement in (FORGET_RETRIES, DROP_UNSTARTED, KEEP_NUMBER):
         connection.executemany(statement, places)
-    connection.executemany(KEEP_REST, [(place(seq, position), seq) for position in effect.left])
+    if effect.left:
+        connection.execute(KEEP_REST, (json.dumps([place(seq, position) for position in effect.left]), seq))
     connection.execute(REVIVE_JOB if effect.was_final else DROP_REST, (seq,))
     if spec is not None:
         connection.execute(REPLACE_SPEC, (spec, seq))

@@ -159,6 +159,14 @@ def holds(connection: sqlite3.Connection) -> Iterator[tuple[int, int, float]]:
             yield *seq_and_position(number), since
 
 
+def held_since(connection: sqlite3.Connection, seqs: Collection[int]) -> dict[int, float]:
+    """By job number, since when a job is held as a whole, or was held until it was omitted. Only for managers:
+    registries of earlier versions lack the table."""
+    wanted = json.dumps([place(seq, -1) for seq in seqs])
+    rows = connection.execute("SELECT place, since FROM json_each(?) CROSS JOIN holds ON place = value", (wanted,))
+    return {number >> 32: since for number, since in rows}
+
+
 def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
     number, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, *more = row
     message, rerun_at, *usage = more

@@ -82,3 +82,7 @@ class RegistryReader:
         """By job number and position without success, the last attempt number, and the number of attempts that were
         started."""
         return queries.attempts_so_far(self._current(), seqs)
+
+    def held_since(self, seqs: Collection[int]) -> dict[int, float]:
+        """By job number, since when a job is held as a whole, or was held until it was omitted."""
+        return queries.held_since(self._current(), seqs)

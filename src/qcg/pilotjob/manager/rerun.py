@@ -61,7 +61,9 @@ def rerun_event(
     elif any(engine.state.unit_counts[state] for state in wanted):
         found += [job for job in jobs.values() if not wanted.isdisjoint(_states_of(job))]
     related = _with_omitted_dependents(engine, [job for job in dict.fromkeys(found) if _states_of(job)])
-    attempts = engine.journal.attempts_so_far([job.seq for job in related]) if related else {}
+    seqs = [job.seq for job in related]
+    attempts = engine.journal.attempts_so_far(seqs) if related else {}
+    held = engine.journal.held_since(seqs) if related else {}
     candidates = {}
     for job in related:
         replacement = replacements.get(job.name)
@@ -70,7 +72,9 @@ def rerun_event(
         if replacement is not None:
             description, changed = with_new_rows(job, description, replacement, row_files)
         so_far = attempts.get(job.seq, {})
-        candidates[job.name] = RerunCandidate(description, so_far, replacement is not None, changed)
+        candidates[job.name] = RerunCandidate(
+            description, so_far, replacement is not None, changed, held.get(job.seq, 0.0)
+        )
     return Rerun(names, states, candidates)
 
 
