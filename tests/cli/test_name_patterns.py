@@ -64,6 +64,15 @@ def test_names_and_patterns_match(wanted: str, names: str):
 
 
 @pytest.mark.parametrize(
+    ("wanted", "names"),
+    [("its:*", "its"), ("f*:*", "from5"), ("its:1-2 its:*", "its:1 its:2 its"), ("even:*,4", "even even:4")],
+)
+def test_all_iterations_can_stand_for_their_job(wanted: str, names: str):
+    expanded = expand(wanted.split(), Book(), whole_jobs=True)
+    assert expanded == dict.fromkeys(names.split(), False)
+
+
+@pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
         ("x*", "no job matches 'x*'"),

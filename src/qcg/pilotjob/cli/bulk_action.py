@@ -34,7 +34,7 @@ def apply_to_jobs(
     `participle`: such as `canceled`, which is also a key of the reply. `final`: the action applies to jobs that have
     ended; otherwise to jobs that have not. `lenient`: jobs that a pattern matches may refuse the action, unless all do.
     """
-    wanted = expand(names, Registry(manager))
+    wanted = expand(names, Registry(manager), whole_jobs=not final)
     matched = [name for name, exact in wanted.items() if not exact]
     states = manager.status(matched)["jobs"] if matched else {}
     excluded = {name for name, entry in states.items() if _has_ended(entry) != final}

@@ -24,17 +24,18 @@ class NameSource(Protocol):
         """The indices of a job's iterations; None without iterations. Raises NoSuchName when there is no such job."""
 
 
-def expand(wanted: Iterable[str], source: NameSource) -> dict[str, bool]:
+def expand(wanted: Iterable[str], source: NameSource, *, whole_jobs: bool = False) -> dict[str, bool]:
     """Every matching job and iteration once, in order, and whether it was named exactly, not by a pattern or a range.
 
-    Exact names need not exist: the manager reports unknown names.
+    Exact names need not exist: the manager reports unknown names. `whole_jobs`: `job:*` stands for the job, which
+    costs no more for a million iterations than for one.
     """
     found: dict[str, bool] = {}
     wanted = list(wanted)
     problems: dict[str, str] = {}
     for text in wanted:
         try:
-            names = list(_names(text, source))
+            names = list(_names(text, source, whole_jobs=whole_jobs))
         except NoSuchName as problem:
             problems[text] = str(problem)
             continue
@@ -62,12 +63,14 @@ def literal(name: str) -> str:
     return _PATTERN.sub(r"[\g<0>]", name)
 
 
-def _names(text: str, source: NameSource) -> Iterable[str]:
+def _names(text: str, source: NameSource, *, whole_jobs: bool) -> Iterable[str]:
     job, colon, suffix = text.partition(":")
     jobs = _jobs(job, source)
     if not colon:
         return jobs
-    return (name for one in jobs for name in _iterations(one, suffix, source, named=one == job))
+    return (
+        name for one in jobs for name in _iterations(one, suffix, source, named=one == job, whole_jobs=whole_jobs)
+    )
 
 
 def _jobs(pattern: str, source: NameSource) -> list[str]:
@@ -79,7 +82,7 @@ def _jobs(pattern: str, source: NameSource) -> list[str]:
     return found
 
 
-def _iterations(job: str, suffix: str, source: NameSource, *, named: bool) -> Iterable[str]:
+def _iterations(job: str, suffix: str, source: NameSource, *, named: bool, whole_jobs: bool) -> Iterable[str]:
     for part in suffix.split(","):
         span = _RANGE.fullmatch(part)
         if span is None and part != "*":
@@ -91,7 +94,7 @@ def _iterations(job: str, suffix: str, source: NameSource, *, named: bool) -> It
                 raise NoSuchName(f"job {job!r} has no iterations, so {job}:{part} means nothing")
             continue
         if span is None:
-            yield from (f"{job}:{index}" for index in indices)
+            yield from [job] if whole_jobs else (f"{job}:{index}" for index in indices)
             continue
         first, last = int(span[1]), int(span[2])
         if last < first:

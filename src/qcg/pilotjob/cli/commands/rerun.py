@@ -65,7 +65,7 @@ def command(
         raise click.UsageError("give NAMES, --failed, --canceled, --omitted, --all or --from FILE")
     request: dict[str, Any] = {"request": "rerunJob"}
     if names:
-        wanted = expand(names, Registry(manager))
+        wanted = expand(names, Registry(manager), whole_jobs=True)
         request["jobNames"] = list(wanted)
     if states:
         request["states"] = states
