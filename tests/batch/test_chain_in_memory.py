@@ -50,7 +50,8 @@ def test_alloc_submits_a_script_and_records_its_batch_system(
     directory = tmp_path / ".qcgpjm-sbatch-mine"
     assert json.loads((directory / "submission.json").read_text())["system"] == "memory"
     script = (directory / "batch.sh").read_text()
-    assert "#MEMORY --nodes=2\n#MEMORY --place=scatter\n" in script
+    assert "#MEMORY --nodes=2\n" in script
+    assert "#MEMORY --place=scatter\n" in script
 
 
 def test_the_environment_chooses_among_several_batch_systems(

@@ -55,7 +55,21 @@ class MemoryQueue(AllocationQueue):
         self.views[allocation_id] = msgspec.structs.replace(known, phase=phase, state=phase.name, **fields)
 
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        return [f"--name={spec.job_name or name}", f"--nodes={spec.nodes}", *spec.further]
+        if spec.qos is not None or spec.gres is not None:
+            raise BatchError("--qos and --gres are not for Memory; leave them out")
+        asked = {
+            "nodes": spec.nodes_max,
+            "cores": spec.cores,
+            "seconds": spec.limit_seconds,
+            "queue": spec.partition,
+            "account": spec.account,
+            "gpus": spec.gpu_count or None,
+            "mib": spec.memory_mib,
+            "alone": "yes" if spec.exclusive else None,
+            "output": wd / (spec.output or "memory.out"),
+        }
+        given = [f"--{option}={value}" for option, value in asked.items() if value is not None]
+        return [f"--name={spec.job_name or name}", *given, *spec.further]
 
     def further_options(self, words: Iterable[str]) -> list[str]:
         found = list(words)
@@ -77,8 +91,6 @@ class MemoryQueue(AllocationQueue):
 
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
         count = next(option.partition("=")[2] for option in options if option.startswith("--nodes="))
-        if not count.isdecimal():
-            raise BatchError(f"--nodes {count!r} is no number")
         return [NodeSpec(f"m{number}", tuple(range(CORES))) for number in range(int(count))]
 
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
@@ -93,7 +105,10 @@ class MemoryQueue(AllocationQueue):
         self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
     ) -> AllocationView | None:
         self._ask()
-        return self.views.get(allocation_id)
+        view = self.views.get(allocation_id)
+        if view is not None and view.phase is Phase.RUNNING and view.end_cause is EndCause.UNKNOWN:
+            return msgspec.structs.replace(view, end_cause=EndCause.CANCELLED)
+        return view
 
     def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
         self._ask()
@@ -116,6 +131,8 @@ class MemoryBatch(BatchSystem):
 
     def __init__(self) -> None:
         self.queue = MemoryQueue()
+        self.end: float | None = None
+        """When every allocation ends, in epoch seconds."""
 
     def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return AllocationRef(environ[VARIABLE], "", self.name) if VARIABLE in environ else None
@@ -130,7 +147,7 @@ class MemoryBatch(BatchSystem):
             raise NoAllocation(f"{VARIABLE} is not set")
         if self.state_of(ref, environ) is AllocationState.OVER:
             raise AllocationOver("the allocation is over")
-        return Allocation(ref, [NodeSpec("m0", tuple(range(CORES)))], {"m0": "m0"}, end=None)
+        return Allocation(ref, [NodeSpec("m0", tuple(range(CORES)))], {"m0": "m0"}, end=self.end)
 
     def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
         return self.find_allocation(environ).end
@@ -142,7 +159,7 @@ class MemoryBatch(BatchSystem):
         return STATES.get(view.phase, AllocationState.ACTIVE)
 
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
-        return SshStart(agent, environ)
+        return SshStart(agent, environ, variables=(VARIABLE,))
 
     def multi_node(self) -> MultiNode:
         return MultiNode()
