@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from qcg.pilotjob.cli.host_check import Step, check_host
 from qcg.pilotjob.cli.login_probe import log_in
 from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.executors.ssh.config import HostConfig
+from tests.support.memory_batch import register
 from tests.support.waiting import wait_for
 
 SSH = """#!/bin/sh
@@ -207,6 +210,15 @@ def test_missing_batch_commands_are_a_failed_step(far: Far):
     steps = far.steps(code=1)
     assert steps["batch system"]["result"] == "failed"
     assert "login_shell = true" in steps["batch system"]["text"]
+
+
+def test_a_batch_system_that_remote_hosts_cannot_use_is_a_failed_step(far: Far, monkeypatch: pytest.MonkeyPatch):
+    register(monkeypatch)
+    steps: list[Step] = []
+    config = HostConfig("wizard", ("wizard",), "hosts.toml", ssh=(str(far.directory / "ssh"),), batch="memory")
+    assert not asyncio.run(check_host(config, steps.append))
+    assert (steps[-1].name, steps[-1].result) == ("batch system", "failed")
+    assert "batch = 'memory' is not for remote hosts" in steps[-1].text
 
 
 def test_addresses_without_a_common_file_system_are_found(far: Far):

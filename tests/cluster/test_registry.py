@@ -122,6 +122,15 @@ def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: Batch
     assert registry.system_for_submission({"PATH": str(tmp_path), **IN_JOB}) == "slurm"
 
 
+def test_only_batch_systems_with_a_remote_queue_are_for_remote_hosts(monkeypatch: pytest.MonkeyPatch):
+    lines = (
+        Registration("queue", "no_such_module", program="submit"),
+        Registration("remote", "no_such_module", has_remote_queue=True),
+    )
+    monkeypatch.setattr(registry, "SYSTEMS", lines)
+    assert registry.remote_queue_names() == ["remote"]
+
+
 def test_the_installed_program_chooses_the_batch_system_without_loading_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
@@ -154,6 +163,7 @@ def test_every_registration_agrees_with_its_batch_system(line: Registration):
     assert system.name == line.name
     assert ("" if system.queue is None else system.queue.program) == line.program
     assert (system.schema is not None) == line.has_schema
+    assert (system.remote_queue() is not None) == line.has_remote_queue
 
 
 def test_the_order_of_registrations_does_not_choose_that_of_earlier_versions(monkeypatch: pytest.MonkeyPatch):

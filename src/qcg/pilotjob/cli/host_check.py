@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from qcg.pilotjob.cli.login_probe import Login, log_in
-from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.executors.ssh.batch import batch_record
 from qcg.pilotjob.executors.ssh.child import run
 from qcg.pilotjob.executors.ssh.commands import (
     Control,
@@ -33,7 +33,7 @@ from qcg.pilotjob.executors.ssh.commands import (
     side_control,
     ssh_command,
 )
-from qcg.pilotjob.executors.ssh.config import HostConfig
+from qcg.pilotjob.executors.ssh.config import HostConfig, HostsError
 from qcg.pilotjob.executors.ssh.errors import (
     ConnectionProblem,
     SubCommandRefused,
@@ -133,6 +133,7 @@ class _AddressCheck:
 
     async def run(self) -> None:
         if self._is_first:
+            self._check_batch_system()
             self._programs()
         await self._log_in()
         self._transport = await self._connect()
@@ -170,6 +171,13 @@ class _AddressCheck:
                 self._note(name, FAILED, f"there is no program {words[0]!r} on this machine; {advice}", begun)
                 raise _Failed
             self._note(name, OK, found, begun)
+
+    def _check_batch_system(self) -> None:
+        try:
+            batch_record(self._config)
+        except HostsError as problem:
+            self._note("batch system", FAILED, str(problem))
+            raise _Failed from None
 
     # -- the login ----------------------------------------------------------------------------------------------------
 
@@ -252,17 +260,14 @@ class _AddressCheck:
         return commands
 
     async def _begin(self, transport: Transport) -> None:
-        queue = batch_system(self._config.batch).remote_queue() if self._config.is_batch else None
         request: dict[str, Any] = {
             "do": "remote-init",
             "instance": self._run_id,
             "uuid": "",
             "log": "log.check",
             "notify": None,
-            "batch": None,
+            "batch": batch_record(self._config),
         }
-        if queue is not None:
-            request["batch"] = msgspec.to_builtins(queue)
         self._about = (await transport.call(request)).head
         self.epoch = self._about["epoch"]
 

@@ -28,6 +28,8 @@ class Registration(NamedTuple):
     """The command that submits a batch script, as `AllocationQueue.program`; empty: the system has no queue."""
     has_schema: bool = False
     """It has a `schema`, and its name is a value of `--envschema`."""
+    has_remote_queue: bool = False
+    """It has a `remote_queue`, and its name is a value of `batch` in `hosts.toml`."""
     takes_file: bool = False
     """The value of `--resources` is `NAME:FILE`."""
 
@@ -43,6 +45,7 @@ SYSTEMS = (
         ("SLURM_JOB_ID", "SLURM_JOBID"),
         program="sbatch",
         has_schema=True,
+        has_remote_queue=True,
     ),
     Registration("hostfile", "qcg.pilotjob.cluster.hostfile.system", takes_file=True),
 )
@@ -78,6 +81,11 @@ def start_methods() -> list[str]:
 def queue_names() -> list[str]:
     """The batch systems that allocations can be submitted to."""
     return [system.name for system in SYSTEMS if system.has_queue]
+
+
+def remote_queue_names() -> list[str]:
+    """The batch systems to which remote hosts can submit jobs."""
+    return [system.name for system in SYSTEMS if system.has_remote_queue]
 
 
 def allocation_variables() -> tuple[str, ...]:

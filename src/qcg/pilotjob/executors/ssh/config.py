@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from qcg.pilotjob.cluster.registry import queue_names
+from qcg.pilotjob.cluster.registry import remote_queue_names
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.description.counters import check_counter
@@ -374,7 +374,7 @@ def _refuse_control_characters(texts: Sequence[str]) -> None:
 _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "address": ("addresses", _addresses),
     "owner": ("owner", _owner),
-    "batch": ("batch", _choice(BACKGROUND, *queue_names())),
+    "batch": ("batch", _choice(BACKGROUND, *remote_queue_names())),
     "cores": ("cores", _whole(1, MOST_CORES)),
     "gpus": ("gpus", _whole(0, MOST_CORES)),
     "memory": ("memory", _whole(1, MOST_MEMORY)),
