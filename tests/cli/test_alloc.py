@@ -70,10 +70,10 @@ def test_a_submission_of_an_earlier_version_names_no_batch_system(programs: Slur
     assert f"Slurm job {note['job']} (PENDING) will continue this run" in again.stderr
 
 
-def test_the_help_shows_a_further_option_that_works(programs: SlurmPrograms, file: str):
+def test_the_help_shows_no_further_option_of_one_batch_system(programs: SlurmPrograms, file: str):
     shown = call(programs, "alloc", "--help").stdout
-    assert "--submit-arg=--constraint=fast" in shown
-    assert "NAME=VALUE" not in shown
+    assert "--submit-arg OPTION" in shown
+    assert "--constraint" not in shown
 
 
 def test_no_message_mentions_an_unknown_output_file(programs: SlurmPrograms, file: str):
@@ -127,12 +127,15 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def resume(run_dir: Path, system: str, *options: str) -> Submission:
     """Resume a run that was submitted to `system` before; the submission."""
-    spec = AllocationSpec(partition="main", further=["--constraint=fast"])
+    spec = AllocationSpec(
+        nodes="2", partition="main", qos="long", gpus_per_node="a100:2", mem="4G", further=["--constraint=fast"]
+    )
     directory = run_dir.with_name(".qcgpjm-sbatch-left")
     write_chain_state(directory, ChainState(["5"], exit_code=4))
     write_submission(directory, Submission("5", str(run_dir), spec, system))
     done = CliRunner().invoke(alloc.command, [f"--resume={run_dir}", "--time-limit=2h", *options])
     assert done.exit_code == 0, done.output
+    print(done.output)
     found = read_submission(run_dir.with_name(".qcgpjm-sbatch-left.2"))
     assert found is not None
     return found
@@ -141,7 +144,7 @@ def resume(run_dir: Path, system: str, *options: str) -> Submission:
 def test_a_resumed_run_goes_to_the_batch_system_of_its_last_submission(left: Path):
     submission = resume(left, "toy")
     assert (submission.system, submission.job) == ("toy", "t9")
-    assert submission.shape.further == ["--constraint=fast"]
+    assert (submission.shape.qos, submission.shape.further) == ("long", ["--constraint=fast"])
 
 
 def test_a_submission_without_a_batch_system_is_resumed_in_slurm(left: Path):
@@ -150,8 +153,12 @@ def test_a_submission_without_a_batch_system_is_resumed_in_slurm(left: Path):
     assert submission.shape.further == ["--constraint=fast"]
 
 
-def test_another_batch_system_gets_no_further_options_of_the_last_one(left: Path):
-    submission = resume(left, "toy", "--batch-system=slurm", "--submit-arg=--hold")
+def test_another_batch_system_gets_no_words_of_the_last_one(left: Path, capsys: pytest.CaptureFixture[str]):
+    submission = resume(left, "toy", "--batch-system=slurm", "--submit-arg=--hold", "--account=me")
     assert (submission.system, submission.job) == ("slurm", "6")
-    assert submission.shape.partition == "main"
-    assert submission.shape.further == ["--hold"]
+    assert submission.shape == AllocationSpec(nodes="2", account="me", gpus_per_node="2", mem="4G", further=["--hold"])
+    said = capsys.readouterr().out
+    assert (
+        "Options of the last submission are for Toy, and are left out:"
+        " --partition=main --qos=long --gpus-per-node=a100:2 --constraint=fast\n"
+    ) in said

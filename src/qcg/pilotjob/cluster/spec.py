@@ -6,6 +6,7 @@ import re
 import shlex
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.time_limits import time_limit
@@ -51,6 +52,20 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
     further: list[str] = []
     """Further options of the command that submits, as `AllocationQueue.further_options` has returned them."""
 
+    def for_another_system(self) -> tuple[AllocationSpec, list[str]]:
+        """This spec without the words of its batch system, and the options that were left out."""
+        kept = replace(
+            self,
+            partition=None,
+            account=None,
+            qos=None,
+            gres=None,
+            gpus_per_node=None if self.gpus_per_node is None else str(self.gpu_count),
+            output=None,
+            further=[],
+        )
+        return kept, [word for word in (*self.words(), *self.further) if word not in kept.words()]
+
     @property
     def nodes_min(self) -> int:
         return parse_nodes(self.nodes)[0]
@@ -82,6 +97,10 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         """The options as they are written on a command line."""
+        return shlex.join([*self.words(), *(["--", *self.further] if self.further else [])])
+
+    def words(self) -> list[str]:
+        """The options of the fields, except further options."""
         words = [f"--nodes={self.nodes}"]
         for name in ("cores", "limit", "partition", "account", "qos", "gpus_per_node", "gres", "mem"):
             value = getattr(self, name)
@@ -89,8 +108,7 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
                 words.append(f"--{'time' if name == 'limit' else name.replace('_', '-')}={value}")
         words += ["--exclusive"] if self.exclusive else []
         words += [f"--output={self.output}"] if self.output is not None else []
-        words += [f"--max-allocations={self.most}"]
-        return shlex.join([*words, *(["--", *self.further] if self.further else [])])
+        return [*words, f"--max-allocations={self.most}"]
 
 
 def parse_nodes(text: str) -> tuple[int, int]:

@@ -117,7 +117,10 @@ def allocation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help=f"Where to submit; otherwise where the run was submitted before, {BATCH_SYSTEM}, or the one found here.",
 )
 @click.option(
-    "--submit-arg", multiple=True, help="A further option of the command that submits: --submit-arg=--constraint=fast."
+    "--submit-arg",
+    multiple=True,
+    metavar="OPTION",
+    help="A further option of the command that submits, in one word.",
 )
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
@@ -204,10 +207,14 @@ def _divide_nodes(given: dict[str, Any]) -> None:
 
 
 def _spec_kept(last: Submission, system: str) -> AllocationSpec:
-    """The spec of the last submission; further options of one batch system mean nothing to another."""
-    if batch_system(last.system).name == system:
+    """The spec of the last submission, without words of its batch system where another one is chosen."""
+    before = batch_system(last.system)
+    if before.name == system:
         return last.shape
-    return msgspec.structs.replace(last.shape, further=[])
+    spec, left_out = last.shape.for_another_system()
+    if left_out:
+        echo_err(f"Options of the last submission are for {before.label}, and are left out: {shlex.join(left_out)}")
+    return spec
 
 
 def _spec(
