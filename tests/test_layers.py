@@ -308,11 +308,11 @@ def test_a_reading_loop_is_reported_with_its_line():
 KNOWS_SLURM = ("cluster/slurm/", "cluster/registry.py", "cli/commands/sbatch.py")
 """The batch system itself, its line of registration, and the command that is named after it."""
 OLD_OPTIONS = re.compile(
-    r"slurm[-_]limit[-_]nodes[-_]range[-_](?:begin|end|\{)|--slurm-(?:partition-nodes|resources-file)", re.IGNORECASE
+    r"slurm[-_]limit[-_]nodes[-_]range[-_](?:begin|end)|--slurm-(?:partition-nodes|resources-file)", re.IGNORECASE
 )
 """Options of earlier versions keep their names."""
-WITH_OLD_OPTIONS = ("cli/legacy_options.py", "cli/options.py", "common/options.py", "manager/placement.py")
-"""The modules that define these options and explain their errors."""
+WITH_OLD_OPTIONS = ("cli/legacy_options.py", "cli/options.py", "common/options.py")
+"""The modules that define these options."""
 
 
 PLACES = {

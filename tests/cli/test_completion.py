@@ -68,7 +68,7 @@ def names(cwd: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
 def test_bash_completes_commands_options_and_job_names(tmp_path: Path):
     new_run(tmp_path, "over", State.SUCCEED, State.FAILED)
     assert tab(tmp_path, "qcg-pm", "val") == ["validate"]
-    assert tab(tmp_path, "qcg-pm", "run", "--slurm-limit-nodes-range-b") == ["--slurm-limit-nodes-range-begin"]
+    assert tab(tmp_path, "qcg-pm", "run", "--limit-nodes-range-b") == ["--limit-nodes-range-begin"]
     assert tab(tmp_path, "qcg-pm", "why", "j") == ["j1", "j2"]
     assert tab(tmp_path, "qcg-pm-service", "--resources", "sl") == ["slurm"]
     assert tab(tmp_path, "qcg-pm-client", "--on-l") == ["--on-lost"]

@@ -83,13 +83,13 @@ def test_a_part_of_an_allocation_and_virtual_nodes_contradict_each_other(tmp_pat
     for other in (("--nodes", "4"), ("--resources", "local")):
         done = run("qcg-pm", "run", "r.json", "--slurm-limit-nodes-range-end", "2", *other, cwd=tmp_path)
         assert done.returncode == 2
-        assert f"--slurm-limit-nodes-range-end chooses nodes of an allocation, and {other[0]}" in done.stderr
+        assert f" --limit-nodes-range-end chooses nodes of an allocation, and {other[0]}" in done.stderr
         assert not list(tmp_path.iterdir())
 
 
 def test_a_range_that_does_not_fit_is_refused_with_the_names_of_its_options(tmp_path: Path):
     (tmp_path / "hosts").write_text("n1 2\nn2 2\n")
-    options = "--slurm-limit-nodes-range-begin and --slurm-limit-nodes-range-end"
+    options = " --limit-nodes-range-begin and --limit-nodes-range-end"
     given = ("qcg-pm", "run", "r.json", "--wd", "w", "--slurm-limit-nodes-range-begin", "4")
     write_requests(tmp_path / "r.json", [job("j", script="true")])
     for words in (given, [word.replace("--slurm-", "--") for word in given]):

@@ -481,6 +481,12 @@ def test_the_last_acknowledged_record_of_each_agent_is_stored(journal: Journal):
         (metadata.LONGEST_NODE_TIMEOUT, 1.0, 1.5, 1.5),
         (metadata.FINISH_REQUESTED, False, True, 1),
         (metadata.OPTIONS, None, Options(wd="/wd", wait=True), '{"wd":"/wd","wait":true}'),
+        (
+            metadata.OPTIONS,
+            None,
+            Options(first_node=1, end_node=3),
+            '{"slurm_limit_nodes_range_begin":1,"slurm_limit_nodes_range_end":3}',
+        ),
         (metadata.RESOURCES, [], [NodeSize(name="n1", cores=4)], '[{"name":"n1","cores":4}]'),
     ],
     ids=lambda value: value.name if isinstance(value, MetadataKey) else None,

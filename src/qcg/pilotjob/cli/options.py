@@ -246,7 +246,7 @@ _SHARED = [
         help="Start these agents with the batch system, or with ssh.",
     ),
     click.option(
-        "slurm_limit_nodes_range_begin",
+        "first_node",
         "--limit-nodes-range-begin",
         "--slurm-limit-nodes-range-begin",
         type=Whole(min=0),
@@ -254,7 +254,7 @@ _SHARED = [
         help="Use the nodes of the allocation from the B-th on, counted from 0.",
     ),
     click.option(
-        "slurm_limit_nodes_range_end",
+        "end_node",
         "--limit-nodes-range-end",
         "--slurm-limit-nodes-range-end",
         type=Whole(min=1),
@@ -419,10 +419,10 @@ def _check_schema(schema: str) -> None:
 
 
 def _check_part(values: dict[str, Any]) -> None:
-    part = [name for name in ("begin", "end") if values[f"slurm_limit_nodes_range_{name}"] is not None]
+    part = [word for word, name in (("begin", "first_node"), ("end", "end_node")) if values[name] is not None]
     if part and (values["nodes"] is not None or values["resources"] == "local"):
         other = "--nodes" if values["nodes"] is not None else "--resources local"
         raise UsageError(
-            f"--slurm-limit-nodes-range-{part[0]} chooses nodes of an allocation, and {other} uses this machine:"
+            f"--limit-nodes-range-{part[0]} chooses nodes of an allocation, and {other} uses this machine:"
             " leave out one"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 ReportFormat = Literal["text", "json", "none"]
 
@@ -75,10 +75,12 @@ class Options(Struct, frozen=True, omit_defaults=True):
     nl_start_method: str = "batch"
     """How these agents are started: `ssh`, or by the batch system itself, which has the value `batch`; in runs of
     earlier versions also the name of the batch system, or none."""
-    slurm_limit_nodes_range_begin: int | None = None
+    first_node: int | None = field(default=None, name="slurm_limit_nodes_range_begin")
     """The first node of the allocation to use, counted from 0; None: the first of all."""
-    slurm_limit_nodes_range_end: int | None = None
-    """The node of the allocation before which to stop; None: all up to the last."""
+    end_node: int | None = field(default=None, name="slurm_limit_nodes_range_end")
+    """The node of the allocation before which to stop; None: all up to the last.
+
+    Registries have these two options under the names of earlier versions."""
     time_limit: float | None = None
     """Seconds after which this manager ends; another one can continue."""
     grace: float | None = None

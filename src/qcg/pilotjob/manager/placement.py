@@ -84,11 +84,11 @@ class Placement(Struct, frozen=True):
 
 
 def find_placement(options: Options) -> Placement:
-    part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
+    part = NodeRange(options.first_node, options.end_node)
     try:
         found = find_nodes(options.resources, options.nodes, os.environ, part)
     except RangeError as error:
-        raise ClusterError(f"--slurm-limit-nodes-range-begin and --slurm-limit-nodes-range-end: {error}") from None
+        raise ClusterError(f"--limit-nodes-range-begin and --limit-nodes-range-end: {error}") from None
     specs = with_named_counters(found.specs, options.named)
     if isinstance(found, Allocation):
         return Placement(specs, {}, found)
