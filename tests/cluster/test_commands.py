@@ -41,7 +41,7 @@ def test_a_command_that_is_missing_or_does_not_start_or_answer_is_an_error(tmp_p
     (tmp_path / "sbatch").touch(mode=0o644)
     with pytest.raises(ClusterError, match="`sbatch` could not be started: Permission denied"):
         call(["sbatch"], {"PATH": str(tmp_path)})
-    with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; is the batch system up?"):
+    with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; check that the batch system is up"):
         call(["sleep", "60"], os.environ, 0.01)
 
 

@@ -58,7 +58,13 @@ def test_without_scontrol_this_machine_is_used_and_the_log_says_why(in_job_witho
         ),
         (
             r"printf 'JobId=7 JobName=a\n   JobState=SUSPENDED Reason=None\n'",
-            "job 7 (SLURM_JOB_ID) does not run: it is SUSPENDED",
+            "job 7 (SLURM_JOB_ID) does not run: it is SUSPENDED; to use this machine alone, give --resources local or"
+            " --nodes",
+        ),
+        (
+            "echo 'scontrol: invalid option' >&2; exit 1",
+            "`scontrol show job -d 7` failed: scontrol: invalid option; to use this machine alone, give --resources"
+            " local or --nodes",
         ),
     ],
 )

@@ -141,6 +141,16 @@ def test_the_installed_program_chooses_the_batch_system_without_loading_it(
     assert registry.system_for_submission({"PATH": str(tmp_path)}) == "lazy"
 
 
+def test_a_batch_system_is_installed_with_all_its_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="submit", also=("lazyrun",))
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
+    environ = {"PATH": str(tmp_path)}
+    (tmp_path / "submit").touch(mode=0o755)
+    assert registry.installed_queues(environ) == [], "this is the program of another batch system"
+    (tmp_path / "lazyrun").touch(mode=0o755)
+    assert registry.installed_queues(environ) == ["lazy"]
+
+
 def test_several_installed_batch_systems_are_named(toy: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="lazysub")
     monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))

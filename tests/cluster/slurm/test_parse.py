@@ -81,7 +81,7 @@ def test_threads_that_jobs_must_not_use_belong_to_the_allocation():
 def test_a_heterogeneous_job_is_refused_with_a_sentence():
     first, second = jobs_of("het")
     for job in (first, second):
-        with pytest.raises(ClusterError, match=r"job \d is heterogeneous \(jobs 5-6\).*--resources local"):
+        with pytest.raises(ClusterError, match=r"job \d is heterogeneous \(jobs 5-6\).*ask for one kind of nodes"):
             allocation_of(job, [])
 
 

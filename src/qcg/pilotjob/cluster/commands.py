@@ -35,7 +35,7 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = C
     except OSError as error:
         raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; is the batch system up?") from None
+        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; check that the batch system is up") from None
     if answer.returncode:
         said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
         raise CommandFailed(shown, _in_one_line(said))

@@ -30,9 +30,7 @@ def find_nodes(
     if source == "auto" and nodes is None and (part != ALL_NODES or system_in_use(environ) is not None):
         system = system_in_use(environ) or batch_system(system_for_submission(environ))
         try:
-            return part.of(system.find_allocation(environ))
-        except AllocationOver as error:
-            raise ClusterError(f"{error}; to use this machine alone, give --resources local or --nodes") from None
+            allocation = system.find_allocation(environ)
         except (NoAllocation, NoCommand) as error:
             why = _why_none(system, error)
             if part != ALL_NODES:
@@ -40,6 +38,10 @@ def find_nodes(
                     f"begin and end choose nodes of an allocation, but {why}; {system.start_hint}, or leave them out"
                 ) from None
             log.warning("%s; this machine alone is used", why)
+        except ClusterError as error:
+            raise ClusterError(f"{error}; to use this machine alone, give --resources local or --nodes") from None
+        else:
+            return part.of(allocation)
     return local_nodes(nodes, environ)
 
 

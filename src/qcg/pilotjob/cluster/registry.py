@@ -26,6 +26,8 @@ class Registration(NamedTuple):
     """Each process in one of its allocations has one of these variables."""
     program: str = ""
     """The command that submits a batch script, as `AllocationQueue.program`; empty: the system has no queue."""
+    also: tuple[str, ...] = ()
+    """Further programs without which `program` is that of another batch system: several have a `qsub`."""
     has_schema: bool = False
     """It has a `schema`, and its name is a value of `--envschema`."""
     has_remote_queue: bool = False
@@ -154,11 +156,15 @@ def system_for_submission(environ: Mapping[str, str]) -> str:
 
 
 def installed_queues(environ: Mapping[str, str]) -> list[str]:
-    """The batch systems whose program is installed, in the order of `SYSTEMS`."""
+    """The batch systems whose programs are installed, in the order of `SYSTEMS`."""
     from shutil import which  # here: commands that start a run must load quickly
 
     path = environ.get("PATH")
-    return [system.name for system in SYSTEMS if system.has_queue and which(system.program, path=path)]
+    return [
+        system.name
+        for system in SYSTEMS
+        if system.has_queue and all(which(program, path=path) for program in (system.program, *system.also))
+    ]
 
 
 def other_queues(environ: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ def allocation_of(job: JobRecord, nodes: list[NodeRecord], cluster: str = "") ->
     if job.het_ids:
         raise ClusterError(
             f"job {job.id} is heterogeneous (jobs {job.het_ids}), and its parts cannot be used as one allocation;"
-            " ask for one kind of nodes, or use this machine alone with --resources local"
+            " ask for one kind of nodes"
         )
     shown = {node.name: node for node in nodes}
     given = {name: share for share in job.shares for name in expand(share.nodes)}
