@@ -316,6 +316,68 @@ def test_a_start_command_is_kept_if_its_agents_would_end_with_it(run_dir: Path):
     run(run_dir, test, commands)
 
 
+class OwnAgents(Commands):
+    """Commands that are the agents: each of them writes its pid into the file of its node."""
+
+    def commands(self, names: list[str], replace_after: float | None) -> list[tuple[list[str], list[str]]]:
+        self.groups.append(list(names))
+        script = "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000"
+        return [([name], ["sh", "-c", script.format(name)]) for name in names]
+
+
+async def speak_for(supervised: Supervised, run_dir: Path, ended: Callable[[], object]) -> None:
+    """Connect each process of `OwnAgents` once, and send messages of it while it lives."""
+    connected: dict[str, int] = {}
+    deadline = time.monotonic() + 60
+    while not ended():
+        assert time.monotonic() < deadline
+        for name in NAMES:
+            pid = int((run_dir / name).read_text()) if (run_dir / name).exists() else 0
+            if pid and not _is_dead(pid):
+                supervised.agents.message_received(name)
+                if connected.get(name) != pid:
+                    connected[name] = pid
+                    supervised.ready(name)
+        await asyncio.sleep(0.02)
+
+
+def test_agents_that_end_with_their_start_command_twice_are_noticed_and_it_is_kept(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+    commands = OwnAgents()
+
+    async def test(supervised: Supervised) -> None:
+        def all_live() -> bool:
+            states = [agent.state for agent in supervised.agents._liveness.values()]
+            return len(supervised.agents._starters) == len(NAMES) and set(states) == {AgentState.READY}
+
+        await speak_for(supervised, run_dir, lambda: supervised.noted("notice") and all_live())
+        starts = len(commands.groups)
+        later = time.monotonic() + 1.5
+        await speak_for(supervised, run_dir, lambda: time.monotonic() > later)
+        assert len(commands.groups) == starts, "no agent was started again"
+        assert all_live()
+
+    run(run_dir, test, commands, times=LivenessTimes(2.5, 600.0))
+    started = [name for group in commands.groups for name in group]
+    assert sorted(started) == sorted(3 * NAMES)
+
+
+def test_the_user_is_told_once_which_agents_end_with_their_start_command(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(supervised: Supervised) -> None:
+        for _ in range(3):
+            supervised.agents._kills.killed(["n1", "n2"], time.monotonic())
+            supervised.agents._check_kills(["n1", "n2", "n3"])
+        assert supervised.noted("notice") == [
+            ("the agents of n1, n2 ended with the command that started them (sleep); from now on it is kept running",)
+        ]
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
 def test_records_in_the_ledger_of_a_lost_agent_are_reported_before_its_node_is_lost(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):

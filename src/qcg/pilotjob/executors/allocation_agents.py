@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from msgspec import Struct
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.agent_start import AgentStart
-from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout
@@ -25,9 +23,10 @@ from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
 from qcg.pilotjob.executors.ledger_reader import read_ledger
 from qcg.pilotjob.executors.liveness import AgentLiveness, AgentState, LivenessTimes, Step
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
+from qcg.pilotjob.executors.start_kills import StartKills
+from qcg.pilotjob.executors.start_log import last_line
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Started
-from qcg.pilotjob.host.safe_open import open_own
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +47,6 @@ LEDGER_TIMEOUT = 5.0
 """Seconds to read the ledgers of lost agents."""
 EXIT_TIMEOUT = 10.0
 """Seconds that agents have to exit, in addition to the grace period of their jobs."""
-LOG_TAIL = 8192
-"""Bytes at the end of the log in which a line to quote is searched."""
-MOST_QUOTED = 200
-"""Characters of the output of a start command that a message quotes."""
 
 
 class NodeLayouts(Protocol):
@@ -101,6 +96,11 @@ class AllocationAgents(AgentSupervisor):
         self._liveness: dict[str, AgentLiveness] = {}
         self._starters: dict[WatchedProcess, Starting] = {}
         """Start commands that are under way."""
+        self._kills = StartKills()
+        self._has_told_of_kills = False
+        """The user knows that agents ended with their start command."""
+        self._program = ""
+        """The program of the latest start command."""
         self._began = 0.0
         self._ticked = 0.0
         self._failed_starts = 0
@@ -263,6 +263,7 @@ class AllocationAgents(AgentSupervisor):
             under_way = sum(agent.is_starting for agent in self._liveness.values())
             groups = groups[: max(MOST_STARTS - under_way, 0)]
         now = time.monotonic()
+        self._check_kills([name for group in groups for name in group])
         for group in groups:
             spared = [seconds for name in group if (seconds := self._liveness[name].replacement_delay(now)) is not None]
             replace_after = max(spared) if len(spared) == len(group) else None
@@ -271,6 +272,7 @@ class AllocationAgents(AgentSupervisor):
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
         log.log(self._log_level(nodes), "starting agents on %s", list_names(nodes))
+        self._program = Path(command[0]).name
         now = time.monotonic()
         for name in nodes:
             self._liveness[name].start_began(now)
@@ -278,7 +280,7 @@ class AllocationAgents(AgentSupervisor):
             process = start_apart(
                 command, self._run_dir, LOG_NAME, self._start.environ, lambda: self._starter_ended(process)
             )
-            self._starters[process] = Starting(nodes, Path(command[0]).name, set(nodes))
+            self._starters[process] = Starting(nodes, self._program, set(nodes))
         except OSError as error:
             self._start_failed(nodes, f"{command[0]} cannot be started: {error}")
 
@@ -287,7 +289,7 @@ class AllocationAgents(AgentSupervisor):
         if self._ending:
             return
         if starting.awaited:
-            output = _last_line(self._run_dir / LOG_NAME, starting.nodes)
+            output = last_line(self._run_dir / LOG_NAME, starting.nodes)
             self._start_failed(starting.nodes, f"{starting.program} failed" + (f": {output}" if output else ""))
         else:
             self._ended_for(starting.nodes)
@@ -300,12 +302,27 @@ class AllocationAgents(AgentSupervisor):
         for process, starting in self._starters.items():
             if starting.awaited.intersection(names):
                 starting.awaited.difference_update(names)
-                if not starting.awaited and not self._start.agents_end_with_it:
-                    log.debug(
-                        "ending the command that started the agents of %s; the agents keep running",
-                        list_names(starting.nodes),
-                    )
-                    process.kill_alone()
+                if starting.awaited or self._start.agents_end_with_it or not self._kills.may_kill(starting.nodes):
+                    continue
+                log.info(
+                    "killing the command (%s) that started the agents of %s; the agents keep running",
+                    starting.program,
+                    list_names(starting.nodes),
+                )
+                self._kills.killed(starting.nodes, time.monotonic())
+                process.kill_alone()
+
+    def _check_kills(self, names: Sequence[str]) -> None:
+        """Find agents that ended when their start command was killed: their next one is kept running."""
+        ended = [name for name in names if self._kills.restarted(name, self._liveness[name].active)]
+        if not ended:
+            return
+        tell = log.warning if self._has_told_of_kills else self._observer.notice
+        self._has_told_of_kills = True
+        tell(
+            f"the agents of {list_names(ended)} ended with the command that started them ({self._program}); from now on"
+            " it is kept running"
+        )
 
     def _start_failed(self, nodes: list[str], why: str) -> None:
         self._ended_for(nodes)
@@ -355,7 +372,7 @@ class AllocationAgents(AgentSupervisor):
             if ready:
                 self._observer.scheduling_may_begin(self._gathering_notices(missing))
             else:
-                output = _last_line(self._run_dir / LOG_NAME)
+                output = last_line(self._run_dir / LOG_NAME)
                 says = f"says: {output}" if output else "is empty"
                 self._observer.executor_failed(
                     f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} {says}"
@@ -403,16 +420,3 @@ class AllocationAgents(AgentSupervisor):
 
 def _with(due: dict[str, list[Step]], step: Step) -> list[str]:
     return [name for name, steps in due.items() if step in steps]
-
-
-def _last_line(path: Path, nodes: Sequence[str] = ()) -> str:
-    """The last line of a log that names one of these nodes, else its last line; empty if there is none."""
-    try:
-        with os.fdopen(open_own(path), "rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - LOG_TAIL, 0))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    about_nodes = [line for line in lines if any(node in line for node in nodes)]
-    return printable((about_nodes or lines or [""])[-1])[:MOST_QUOTED].rstrip(".")

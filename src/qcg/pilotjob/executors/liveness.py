@@ -166,8 +166,13 @@ class AgentLiveness:
             steps.append(Step.START)
         return steps
 
+    @property
+    def active(self) -> float:
+        """Time of its last message or heartbeat."""
+        return max(self.heard, self._heartbeat)
+
     def _inactive_for(self, now: float) -> float:
-        return now - max(self.heard, self._heartbeat)
+        return now - self.active
 
     def _may_start(self, inactive: float) -> bool:
         if self.state is AgentState.AWAY:
