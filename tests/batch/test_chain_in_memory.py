@@ -58,7 +58,7 @@ def test_the_environment_chooses_among_several_batch_systems(
     memory: MemoryBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    for program in ("sbatch", memory.queue.program):
+    for program in ("sbatch", memory.queue.submit_program):
         (tmp_path / program).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     file = write_requests(tmp_path / "jobs.json", [job("a", "true")])
@@ -129,7 +129,7 @@ def test_an_unknown_number_of_restarts_does_not_keep_the_manager_from_starting(
     def restarts(environ: object) -> int:
         raise ClusterError("the batch system does not tell")
 
-    monkeypatch.setattr(memory, "restarts", restarts)
+    monkeypatch.setattr(memory, "requeue_count", restarts)
     inside = first_of_chain(memory, tmp_path, most=1)
     monkeypatch.setattr(inside, "_run_once", lambda: 0)
     assert inside.run() == 0

@@ -93,8 +93,8 @@ def test_a_batch_system_that_is_not_known_is_refused(programs: SlurmPrograms, fi
 class ToyQueue(SlurmQueue):
     """A queue that takes every batch script."""
 
-    program = "toysub"
-    command = AllocationQueue.command
+    submit_program = "toysub"
+    qcg_pm_command = AllocationQueue.qcg_pm_command
 
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
         return "t9"

@@ -127,7 +127,7 @@ class QueueContract:
     ):
         assert registry.is_in_allocation(inside)
         assert len(inside) > 1, "there are more variables than the id"
-        cleaned = queue.environment({**inside, "HOME": "/home/me"}, self.options(queue))
+        cleaned = queue.command_environment({**inside, "HOME": "/home/me"}, self.options(queue))
         assert not inside.keys() & cleaned.keys()
         assert cleaned["HOME"] == "/home/me"
 

@@ -67,14 +67,14 @@ class StateContract:
         assert all(spec.cores for spec in expected.specs)
         assert set(expected.addresses) == {spec.name for spec in expected.specs}
         assert system.find_allocation(running.environ) == expected
-        assert system.current(running.environ) == expected.ref
+        assert system.allocation_ref(running.environ) == expected.ref
         assert expected.ref == AllocationRef(self.allocation_id, self.cluster, system.name)
 
     def test_a_run_uses_the_allocation_of_its_process(self, running: Running):
         assert find_nodes("auto", None, running.environ) == running.allocation
 
     def test_the_end_of_the_allocation_is_found(self, system: BatchSystem, running: Running):
-        assert system.find_end(running.environ, 30.0) == running.allocation.end
+        assert system.end_time(running.environ, 30.0) == running.allocation.end
 
     def test_users_see_where_an_allocation_runs_and_how_long(self, system: BatchSystem, running: Running):
         assert system.queue is not None
@@ -154,17 +154,17 @@ class StateContract:
         environ = {**show(Phase.RUNNING, restarts), **inside}
         seen = system.queue.view(self.allocation_id, environ)
         assert seen is not None
-        assert (system.restarts(environ, 30.0), seen.restarts) == (restarts, restarts)
+        assert (system.requeue_count(environ, 30.0), seen.requeue_count) == (restarts, restarts)
 
     def test_an_allocation_that_waits_again_was_queued_again(
         self, system: BatchSystem, show: Show, inside: Mapping[str, str]
     ):
         # Without this the allocation runner takes the SIGTERM of a requeue for a cancellation.
         assert system.queue is not None
-        before = system.restarts({**show(Phase.RUNNING, 0), **inside}, 30.0)
+        before = system.requeue_count({**show(Phase.RUNNING, 0), **inside}, 30.0)
         seen = system.queue.view(self.allocation_id, show(Phase.WAITING, 1))
         assert seen is not None
-        assert seen.restarts > before
+        assert seen.requeue_count > before
 
     @pytest.mark.parametrize("phase", [None, Phase.WAITING, Phase.OVER])
     def test_a_run_in_an_allocation_that_is_over_or_forgotten_does_not_use_this_machine(

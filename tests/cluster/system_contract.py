@@ -71,7 +71,7 @@ class SystemContract:
     """A line of `RemoteQueue.submit` with the same id."""
 
     def test_outside_an_allocation_it_is_not_in_use(self, system: BatchSystem):
-        assert system.current(ELSEWHERE) is None
+        assert system.allocation_ref(ELSEWHERE) is None
         assert not system.is_on_node(ELSEWHERE)
         system.check_started_once(ELSEWHERE)
         with pytest.raises(ClusterError):
@@ -125,19 +125,19 @@ class SystemContract:
 
     def test_variables_that_are_not_of_the_batch_system_are_not_hidden(self, system: BatchSystem):
         kept = ["HOME", "LD_LIBRARY_PATH", "PATH", "QCG_PM_X", "USER"]
-        for hidden in (system.variables_to_hide(), system.variables_of_allocation(kept)):
+        for hidden in (system.hidden_from_jobs(), system.hidden_outside_allocation(kept)):
             assert not [name for name in kept if is_hidden(name, hidden)]
             # The host takes no other patterns.
             assert all(re.fullmatch(r"\w+\*?", pattern, re.ASCII) for pattern in hidden)
 
     def test_variables_that_would_mislead_jobs_are_hidden(self, system: BatchSystem):
-        hidden = system.variables_to_hide()
+        hidden = system.hidden_from_jobs()
         assert [name for name in self.misleading if not is_hidden(name, hidden)] == []
         assert not hidden or self.misleading, "name some of the variables in `misleading`"
 
     def test_the_variables_of_an_allocation_that_is_not_used_are_hidden(self, system: BatchSystem):
         variables = registration_of(system).variables
-        hidden = system.variables_of_allocation([*variables, *self.of_the_site, "HOME"])
+        hidden = system.hidden_outside_allocation([*variables, *self.of_the_site, "HOME"])
         assert all(is_hidden(name, hidden) for name in variables)
         assert not any(is_hidden(name, hidden) for name in self.of_the_site)
 
@@ -145,7 +145,7 @@ class SystemContract:
         if system.queue is None:
             return
         variables = dict.fromkeys(("HOME", "PATH", *self.of_the_site), "1")
-        assert system.queue.environment(variables) == variables
+        assert system.queue.command_environment(variables) == variables
 
     def test_commands_for_remote_hosts_are_complete(self, system: BatchSystem):
         queue = system.remote_queue()

@@ -171,7 +171,7 @@ class TestMemoryStates(StateContract):
     def show(self, memory: MemoryBatch) -> Show:
         def show(phase: Phase | None, restarts: int = 0) -> Mapping[str, str]:
             if phase is not None:
-                memory.queue.set("7", phase, restarts=restarts)
+                memory.queue.set("7", phase, requeue_count=restarts)
             return {}
 
         return show

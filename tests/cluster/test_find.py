@@ -145,6 +145,6 @@ def test_a_range_of_nodes_outside_an_allocation_is_refused():
 
 def test_messages_on_a_login_node_are_about_its_batch_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     memory = register(monkeypatch)
-    (tmp_path / memory.queue.program).touch(mode=0o755)
+    (tmp_path / memory.queue.submit_program).touch(mode=0o755)
     with pytest.raises(RangeError, match=f"^begin and end choose nodes of an allocation, but {VARIABLE} is not set"):
         find_nodes("auto", None, {**NO_GPUS, "PATH": str(tmp_path)}, NodeRange(end=2))

@@ -37,13 +37,13 @@ class Toy(BatchSystem):
         self.methods: list[StartMethod] = []
         """How agents were to be started."""
 
-    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+    def allocation_ref(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return AllocationRef(environ["TOY_JOB"], "", self.name) if "TOY_JOB" in environ else None
 
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
         return Allocation(AllocationRef(environ["TOY_JOB"], "", self.name), [NodeSpec("t1", (0, 1))], {"t1": "t1"})
 
-    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+    def end_time(self, environ: Mapping[str, str], patience: float) -> float | None:
         return None
 
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
@@ -60,8 +60,8 @@ class Toy(BatchSystem):
 class ToyQueue(SlurmQueue):
     """A queue without a command of its own in `qcg-pm`."""
 
-    program = "toysub"
-    command = AllocationQueue.command
+    submit_program = "toysub"
+    qcg_pm_command = AllocationQueue.qcg_pm_command
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_runs_of_earlier_versions_start_agents_in_the_native_way(value: str):
 
 
 def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: BatchSystem, tmp_path: Path):
-    assert registry.queue_names() == [line.name for line in registry.SYSTEMS if line.program]
+    assert registry.queue_names() == [line.name for line in registry.SYSTEMS if line.submit_program]
     assert "toy" not in registry.queue_names()
     assert "toy" not in registry.schema_names()
     assert registry.system_for_submission({"PATH": str(tmp_path)}) == "slurm"
@@ -124,7 +124,7 @@ def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: Batch
 
 def test_only_batch_systems_with_a_remote_queue_are_for_remote_hosts(monkeypatch: pytest.MonkeyPatch):
     lines = (
-        Registration("queue", "no_such_module", program="submit"),
+        Registration("queue", "no_such_module", submit_program="submit"),
         Registration("remote", "no_such_module", has_remote_queue=True),
     )
     monkeypatch.setattr(registry, "SYSTEMS", lines)
@@ -134,7 +134,7 @@ def test_only_batch_systems_with_a_remote_queue_are_for_remote_hosts(monkeypatch
 def test_the_installed_program_chooses_the_batch_system_without_loading_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="lazysub")
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), submit_program="lazysub")
     monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
     (tmp_path / "lazysub").touch(mode=0o755)
     assert registry.queue_names()[-1] == "lazy"
@@ -142,7 +142,7 @@ def test_the_installed_program_chooses_the_batch_system_without_loading_it(
 
 
 def test_a_batch_system_is_installed_with_all_its_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="submit", also=("lazyrun",))
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), submit_program="submit", also=("lazyrun",))
     monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
     environ = {"PATH": str(tmp_path)}
     (tmp_path / "submit").touch(mode=0o755)
@@ -152,7 +152,7 @@ def test_a_batch_system_is_installed_with_all_its_programs(monkeypatch: pytest.M
 
 
 def test_several_installed_batch_systems_are_named(toy: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="lazysub")
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), submit_program="lazysub")
     monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
     environ = {"PATH": str(tmp_path)}
     (tmp_path / "lazysub").touch(mode=0o755)
@@ -171,7 +171,7 @@ def test_several_installed_batch_systems_are_named(toy: Toy, monkeypatch: pytest
 def test_every_registration_agrees_with_its_batch_system(line: Registration):
     system = registry.batch_system(line.name)
     assert system.name == line.name
-    assert ("" if system.queue is None else system.queue.program) == line.program
+    assert ("" if system.queue is None else system.queue.submit_program) == line.submit_program
     assert (system.schema is not None) == line.has_schema
     assert (system.remote_queue() is not None) == line.has_remote_queue
 

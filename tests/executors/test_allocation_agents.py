@@ -38,7 +38,7 @@ class Commands:
 
     def __init__(self, *command: str) -> None:
         self._command = list(command)
-        self.agents_end_with_it = False
+        self.command_keeps_agents_alive = False
         self.environ = dict(os.environ)
         self.groups: list[list[str]] = []
 
@@ -305,7 +305,7 @@ def test_a_lost_node_gets_a_start_command_of_its_own(run_dir: Path):
 
 def test_a_start_command_is_kept_if_its_agents_would_end_with_it(run_dir: Path):
     commands = Commands("sleep", "1000")
-    commands.agents_end_with_it = True
+    commands.command_keeps_agents_alive = True
 
     async def test(supervised: Supervised) -> None:
         [process] = supervised.agents._starters

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.registry import batch_system
-from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
+from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, hidden_outside_allocation
 from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
@@ -336,7 +336,7 @@ def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
 
 def test_jobs_that_do_not_use_the_allocation_do_not_see_its_variables():
     names = ["SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_CONF", "PATH", "OMP_NUM_THREADS"]
-    site = replace(LOCAL, hidden=variables_of_allocation(names))
+    site = replace(LOCAL, hidden=hidden_outside_allocation(names))
     made = launch("default", ONE, site)
     assert made.unset == ["SLURMD_NODENAME", "SLURM_JOB_ID", "PMI_*", "PMI2_*", "PMIX_*"]
     own = launch("default", ONE, replace(site, schema=SCHEMA))

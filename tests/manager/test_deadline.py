@@ -134,7 +134,7 @@ def test_setting_the_clock_does_not_change_the_end_of_a_run(jump: float):
 def test_the_earlier_of_time_limit_and_allocation_end_counts(
     monkeypatch: pytest.MonkeyPatch, limit: float | None, seconds: float
 ):
-    monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + seconds)
+    monkeypatch.setattr(batch_system(), "end_time", lambda environ, patience: NOON + seconds)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -152,7 +152,7 @@ def test_the_earlier_of_time_limit_and_allocation_end_counts(
 
 
 def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + HOUR)
+    monkeypatch.setattr(batch_system(), "end_time", lambda environ, patience: NOON + HOUR)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -166,10 +166,10 @@ def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_end_that_cannot_be_queried_stays_as_it_is_known(monkeypatch: pytest.MonkeyPatch):
-    def find_end(environ: object, patience: float) -> None:
+    def end_time(environ: object, patience: float) -> None:
         raise ClusterError("the batch system does not tell")
 
-    monkeypatch.setattr(batch_system(), "find_end", find_end)
+    monkeypatch.setattr(batch_system(), "end_time", end_time)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -182,7 +182,7 @@ def test_an_end_that_cannot_be_queried_stays_as_it_is_known(monkeypatch: pytest.
 
 
 def test_a_batch_system_must_say_when_its_allocations_end():
-    assert "find_end" in BatchSystem.__abstractmethods__, "a default would replace the end that is known"
+    assert "end_time" in BatchSystem.__abstractmethods__, "a default would replace the end that is known"
 
 
 def test_small_differences_between_clocks_do_not_change_the_deadline():
@@ -199,10 +199,10 @@ def test_small_differences_between_clocks_do_not_change_the_deadline():
 
 
 def test_a_manager_ends_when_its_allocation_is_over(monkeypatch: pytest.MonkeyPatch):
-    def find_end(environ: object, patience: float) -> None:
+    def end_time(environ: object, patience: float) -> None:
         raise AllocationOver("job 7 does not run: it is CANCELLED")
 
-    monkeypatch.setattr(batch_system(), "find_end", find_end)
+    monkeypatch.setattr(batch_system(), "end_time", end_time)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()

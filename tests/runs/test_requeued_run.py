@@ -39,7 +39,7 @@ def silent(memory: MemoryBatch, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         patience_given.append(patience)
         raise ClusterError("qstat: Connection refused")
 
-    monkeypatch.setattr(memory, "restarts", no_answer)
+    monkeypatch.setattr(memory, "requeue_count", no_answer)
     return patience_given
 
 
@@ -89,7 +89,7 @@ def test_a_batch_system_that_does_not_answer_lets_no_jobs_run_twice(silent: list
 def test_an_allocation_continues_its_run_only_after_it_was_queued_again(
     memory: MemoryBatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, restarts: int, continues: bool
 ):
-    monkeypatch.setattr(memory, "restarts", lambda environ, patience: restarts)
+    monkeypatch.setattr(memory, "requeue_count", lambda environ, patience: restarts)
     left = begin_run(tmp_path, "left", "first.json")
     begin_run(tmp_path, "ended", "first.json", ended=True)
     assert requeued_run(tmp_path, "first.json", None, IN_ALLOCATION) == (left if continues else None)

@@ -40,7 +40,7 @@ STATES = dict.fromkeys((Phase.WAITING, Phase.OVER), AllocationState.OVER) | {Pha
 class MemoryQueue(AllocationQueue):
     """A queue that numbers allocations from 1; tests change their states."""
 
-    program = "memory-submit"
+    submit_program = "memory-submit"
 
     def __init__(self) -> None:
         self.views: dict[str, AllocationView] = {}
@@ -86,7 +86,7 @@ class MemoryQueue(AllocationQueue):
             raise BatchError("an option has several lines")
         return [f"#MEMORY {shlex.quote(option)}" for option in options]
 
-    def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
+    def command_environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
         return {name: value for name, value in environ.items() if name not in (VARIABLE, NODES)}
 
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
@@ -134,22 +134,22 @@ class MemoryBatch(BatchSystem):
         self.end: float | None = None
         """When every allocation ends, in epoch seconds."""
 
-    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+    def allocation_ref(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return AllocationRef(environ[VARIABLE], "", self.name) if VARIABLE in environ else None
 
-    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
+    def requeue_count(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
         view = self.queue.view(environ[VARIABLE], environ, patience) if VARIABLE in environ else None
-        return 0 if view is None else view.restarts
+        return 0 if view is None else view.requeue_count
 
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
-        ref = self.current(environ)
+        ref = self.allocation_ref(environ)
         if ref is None:
             raise NoAllocation(f"{VARIABLE} is not set")
         if self.state_of(ref, environ) is AllocationState.OVER:
             raise AllocationOver("the allocation is over")
         return Allocation(ref, [NodeSpec("m0", tuple(range(CORES)))], {"m0": "m0"}, end=self.end)
 
-    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+    def end_time(self, environ: Mapping[str, str], patience: float) -> float | None:
         return self.find_allocation(environ).end
 
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
@@ -164,7 +164,7 @@ class MemoryBatch(BatchSystem):
     def multi_node(self) -> MultiNode:
         return MultiNode()
 
-    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
+    def hidden_outside_allocation(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in (VARIABLE, NODES)]
 
 
@@ -172,6 +172,6 @@ def register(monkeypatch: pytest.MonkeyPatch) -> MemoryBatch:
     """Register a new instance as a batch system for the duration of a test."""
     system = MemoryBatch()
     monkeypatch.setitem(sys.modules, "memory_batch_system", SimpleNamespace(SYSTEM=system))
-    line = Registration(system.name, "memory_batch_system", (VARIABLE,), program=system.queue.program)
+    line = Registration(system.name, "memory_batch_system", (VARIABLE,), submit_program=system.queue.submit_program)
     monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
     return system

@@ -22,7 +22,7 @@ JobId=7 JobName=JobState=FAILED Reason=None
 
 def test_fields_of_a_job_are_read_from_the_start_of_lines():
     seen = parse_job("7", SHOWN)
-    assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
+    assert (seen.state, seen.reason, seen.requeue_count, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
     assert seen.phase is Phase.ENDING
     assert (seen.nodes, seen.output, seen.is_over) == ("n[1-3]", "/home/me/two words.out", False)
     assert seen.limit == 26 * 3600.0

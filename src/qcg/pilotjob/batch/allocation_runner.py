@@ -40,7 +40,7 @@ class AllocationRunner:
     def __init__(self, directory: Path, run_dir: Path, most: int, run: list[str], environ: Mapping[str, str]) -> None:
         """`directory`: the directory of the batch script and the chain state. `run`: the arguments of `qcg-pm run`."""
         system = system_in_use(environ)
-        allocation = None if system is None else system.current(environ)
+        allocation = None if system is None else system.allocation_ref(environ)
         if system is None or allocation is None:
             raise BatchError(f"this is not inside an allocation of a batch system; submit {directory / SCRIPT} to it")
         self._directory = directory
@@ -49,7 +49,7 @@ class AllocationRunner:
         self._run = run
         self._label = system.label
         self._queue = queue_of(system.name)
-        self._environ = self._queue.environment(environ)
+        self._environ = self._queue.command_environment(environ)
         self._id = allocation.id
         self._restarts = _restarts(system, environ)
         self._signals_all = system.signals_all_processes
@@ -207,11 +207,11 @@ class AllocationRunner:
         write_chain_state(self._directory, self._chain)
 
     def _resume_hint(self) -> str:
-        return f"To continue: `qcg-pm {self._queue.command} --resume {self._run_dir}`."
+        return f"To continue: `qcg-pm {self._queue.qcg_pm_command} --resume {self._run_dir}`."
 
     def _say(self, sentence: str) -> None:
         """Print a sentence into the output of the allocation."""
-        print(printable(f"qcg-pm {self._queue.command}: {sentence}"), flush=True)
+        print(printable(f"qcg-pm {self._queue.qcg_pm_command}: {sentence}"), flush=True)
 
     def _record_progress(self, before: tuple[int, int] | None) -> None:
         """Detect a chain that is stuck: a job needs more time than an allocation has, or two allocations were idle."""
@@ -248,7 +248,7 @@ class AllocationRunner:
         except BatchError:
             return
         self._knows_why = True
-        if seen is not None and self._restarts is not None and seen.restarts > self._restarts:
+        if seen is not None and self._restarts is not None and seen.requeue_count > self._restarts:
             self._queued_again = True
         elif seen is not None and seen.end_cause is EndCause.CANCELLED:
             # Recorded at once: there may be no time left.
@@ -260,6 +260,6 @@ class AllocationRunner:
 def _restarts(system: BatchSystem, environ: Mapping[str, str]) -> int | None:
     """How often this allocation was queued again; None where the batch system does not report it."""
     try:
-        return system.restarts(environ)
+        return system.requeue_count(environ)
     except ClusterError:
         return None

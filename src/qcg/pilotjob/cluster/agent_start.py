@@ -13,7 +13,7 @@ manager. Each command
   is the end of the allocation, for a watchdog that gets no answer;
 - keeps running until its agents have connected to the manager. A command that ends earlier has failed, and its agents
   are started again. Afterwards the manager kills the command, unless its agents would end with it
-  (`AgentStart.agents_end_with_it`).
+  (`AgentStart.command_keeps_agents_alive`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AgentStart(Protocol):
     """The environment of the commands."""
 
     @property
-    def agents_end_with_it(self) -> bool:
+    def command_keeps_agents_alive(self) -> bool:
         """Agents end when the command that started them ends, so it is left running."""
 
     def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
@@ -95,7 +95,7 @@ class AgentStart(Protocol):
 class SshStart:
     """Starts each agent with one `ssh`, for nodes on which the batch system starts no processes."""
 
-    agents_end_with_it = True
+    command_keeps_agents_alive = True
 
     def __init__(
         self,

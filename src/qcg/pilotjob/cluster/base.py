@@ -124,7 +124,7 @@ class AllocationView(Struct, frozen=True):
     """The word for its state that users read, such as PENDING."""
     reason: str = ""
     """The word of the batch system for why it waits or was ended; empty when there is none. For messages only."""
-    restarts: int = 0
+    requeue_count: int = 0
     """How often it was queued again. Grows as soon as it waits again, not only when it starts again."""
     exit_code: int = 0
     """The exit code of its batch script; 128 + number of the signal that ended it."""
@@ -163,9 +163,9 @@ class AllocationQueue(ABC):
     `cluster/commands.py:call_for_queue` does.
     """
 
-    program: str
+    submit_program: str
     """The command that submits a batch script; users may give further options of it."""
-    command: str = "alloc"
+    qcg_pm_command: str = "alloc"
     """The command of `qcg-pm` that messages tell users to submit with; `alloc` knows every batch system."""
 
     @abstractmethod
@@ -193,7 +193,7 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def further_options(self, words: Iterable[str]) -> list[str]:
-        """Options of `program` as a user gave them, in one word or two, as `--name=value`. Pure.
+        """Options of `submit_program` as a user gave them, in one word or two, as `--name=value`. Pure.
 
         Raises: `BatchError` for a word that is no option, or an option that makes no sense for a run.
         """
@@ -214,7 +214,7 @@ class AllocationQueue(ABC):
         """
 
     @abstractmethod
-    def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
+    def command_environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
         """The environment for commands of the batch system, without the variables of the allocation that this process
         is in, and without variables that would overrule `options`. Pure.
 
@@ -289,7 +289,7 @@ class BatchSystem(ABC):
     # -- the allocation of this process -----------------------------------------------------------------------------
 
     @abstractmethod
-    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+    def allocation_ref(self, environ: Mapping[str, str]) -> AllocationRef | None:
         """The allocation that the environment names; None without one. Pure.
 
         Raises: nothing.
@@ -307,7 +307,7 @@ class BatchSystem(ABC):
         """
 
     @abstractmethod
-    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+    def end_time(self, environ: Mapping[str, str], patience: float) -> float | None:
         """When the allocation ends, in epoch seconds: limits can be changed while it runs. None: there is no limit.
 
         The answer takes the place of `Allocation.end`. `patience`: seconds for the batch system to answer.
@@ -323,9 +323,9 @@ class BatchSystem(ABC):
         """
         return False
 
-    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
+    def requeue_count(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
         """How often the batch system had queued this allocation again before it started this process. Later numbers are
-        `AllocationView.restarts`: a larger one means that the allocation is queued again now.
+        `AllocationView.requeue_count`: a larger one means that the allocation is queued again now.
 
         May ask the batch system, where the environment does not tell. `patience`: seconds for it to answer.
 
@@ -371,14 +371,14 @@ class BatchSystem(ABC):
         Raises: nothing.
         """
 
-    def variables_to_hide(self) -> list[str]:
+    def hidden_from_jobs(self) -> list[str]:
         """Variables of an agent's environment that its jobs must not see, as in `host/records.py:Launch.unset`. Pure.
 
         Raises: nothing.
         """
         return []
 
-    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
+    def hidden_outside_allocation(self, names: Iterable[str]) -> list[str]:
         """Variables to hide from jobs of a manager that does not use the allocation it runs in. Pure.
 
         Raises: nothing.

@@ -24,10 +24,10 @@ class Registration(NamedTuple):
     """The module whose `SYSTEM` is the instance."""
     variables: tuple[str, ...] = ()
     """Each process in one of its allocations has one of these variables."""
-    program: str = ""
-    """The command that submits a batch script, as `AllocationQueue.program`; empty: the system has no queue."""
+    submit_program: str = ""
+    """The command that submits a batch script, as `AllocationQueue.submit_program`; empty: the system has no queue."""
     also: tuple[str, ...] = ()
-    """Further programs without which `program` is that of another batch system: several have a `qsub`."""
+    """Further programs without which `submit_program` is that of another batch system: several have a `qsub`."""
     has_schema: bool = False
     """It has a `schema`, and its name is a value of `--envschema`."""
     has_remote_queue: bool = False
@@ -37,7 +37,7 @@ class Registration(NamedTuple):
 
     @property
     def has_queue(self) -> bool:
-        return bool(self.program)
+        return bool(self.submit_program)
 
 
 SYSTEMS = (
@@ -45,7 +45,7 @@ SYSTEMS = (
         "slurm",
         "qcg.pilotjob.cluster.slurm.system",
         ("SLURM_JOB_ID", "SLURM_JOBID"),
-        program="sbatch",
+        submit_program="sbatch",
         has_schema=True,
         has_remote_queue=True,
     ),
@@ -123,7 +123,7 @@ def system_in_use(environ: Mapping[str, str]) -> BatchSystem | None:
 def current_allocation(environ: Mapping[str, str]) -> AllocationRef | None:
     """The allocation that this process is in."""
     system = system_in_use(environ)
-    return None if system is None else system.current(environ)
+    return None if system is None else system.allocation_ref(environ)
 
 
 def queue_of(name: str) -> AllocationQueue:
@@ -141,7 +141,7 @@ def submit_command(name: str = "") -> str:
     from qcg.pilotjob.cluster.errors import ClusterError
 
     try:
-        return f"qcg-pm {queue_of(name).command}"
+        return f"qcg-pm {queue_of(name).qcg_pm_command}"
     except ClusterError:  # a batch system that only another version knows
         return "qcg-pm alloc"
 
@@ -163,7 +163,7 @@ def installed_queues(environ: Mapping[str, str]) -> list[str]:
     return [
         system.name
         for system in SYSTEMS
-        if system.has_queue and all(which(program, path=path) for program in (system.program, *system.also))
+        if system.has_queue and all(which(program, path=path) for program in (system.submit_program, *system.also))
     ]
 
 
@@ -172,6 +172,6 @@ def other_queues(environ: Mapping[str, str]) -> str:
     found = [] if system_in_use(environ) or environ.get(BATCH_SYSTEM) else installed_queues(environ)
     if len(found) < 2:
         return ""
-    programs = {system.name: system.program for system in SYSTEMS}
+    programs = {system.name: system.submit_program for system in SYSTEMS}
     listed = ", ".join(f"{name} ({programs[name]})" for name in found)
     return f"Several batch systems are installed: {listed}. {found[0]} is used; --batch-system chooses another one."

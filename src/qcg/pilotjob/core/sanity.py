@@ -89,7 +89,7 @@ def _check_resources(core: CoreState) -> None:
 
 
 def _check_gpus(node: Node, held: dict[str, int]) -> None:
-    """Check the books of GPUs, of which so many thousandths are held."""
+    """Check the free GPUs of a node, and the thousandths that are taken of the others."""
     name = node.spec.name
     _expect(node.gpus == [gpu for gpu in held if not held[gpu]], f"{name} has {node.gpus} as free GPUs")
     taken = {gpu: number for gpu, number in held.items() if number}

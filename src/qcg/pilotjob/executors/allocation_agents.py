@@ -302,7 +302,11 @@ class AllocationAgents(AgentSupervisor):
         for process, starting in self._starters.items():
             if starting.awaited.intersection(names):
                 starting.awaited.difference_update(names)
-                if starting.awaited or self._start.agents_end_with_it or not self._kills.may_kill(starting.nodes):
+                if (
+                    starting.awaited
+                    or self._start.command_keeps_agents_alive
+                    or not self._kills.may_kill(starting.nodes)
+                ):
                     continue
                 log.info(
                     "killing the command (%s) that started the agents of %s; the agents keep running",

@@ -172,7 +172,7 @@ def _hidden(placement: Placement) -> list[str]:
     system = placement.system or system_in_use(os.environ)
     if system is None:
         return []
-    return system.variables_to_hide() if placement.system is not None else system.variables_of_allocation(os.environ)
+    return system.hidden_from_jobs() if placement.system is not None else system.hidden_outside_allocation(os.environ)
 
 
 def _restore(engine: Engine, run_dir: Path, placement: Placement) -> None:

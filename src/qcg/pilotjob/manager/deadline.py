@@ -186,8 +186,8 @@ class ManagerDeadline:
             return
         self._read_at = self._clock.steady()
         try:
-            find_end = batch_system(self._allocation.ref.system).find_end
-            end = await call_in_thread(partial(find_end, os.environ, patience), "end of allocation")
+            end_time = batch_system(self._allocation.ref.system).end_time
+            end = await call_in_thread(partial(end_time, os.environ, patience), "end of allocation")
         except AllocationOver as error:
             self.end_now(str(error))
             return

@@ -86,12 +86,12 @@ def requeued_run(wd: Path, file_path: str, id: str | None, environ: Mapping[str,
     allocation and file has unfinished jobs: a new run would start jobs that have ended again.
     """
     system = system_in_use(environ)
-    allocation = None if system is None else system.current(environ)
+    allocation = None if system is None else system.allocation_ref(environ)
     if system is None or allocation is None:
         return None
     unknown: ClusterError | None = None
     try:
-        if not system.restarts(environ, RESTARTS_TIMEOUT):
+        if not system.requeue_count(environ, RESTARTS_TIMEOUT):
             return None
     except ClusterError as error:
         unknown = error

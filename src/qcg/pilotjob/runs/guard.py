@@ -165,7 +165,7 @@ def announce(run_dir: Path, agents: AgentsContact | None, clients: ClientsContac
     process = read_process(os.getpid())
     assert process is not None
     system = system_in_use(os.environ)
-    found = system.current(os.environ) if system is not None and system.is_on_node(os.environ) else None
+    found = system.allocation_ref(os.environ) if system is not None and system.is_on_node(os.environ) else None
     allocation = found or AllocationRef()
     contact.write(
         run_dir,

@@ -90,7 +90,7 @@ def active_allocations(run_dir: Path, environ: Mapping[str, str]) -> list[Alloca
             continue
         queue = queue_of(submission.system)
         for job in dict.fromkeys([submission.job, *chain.allocations]):
-            seen = queue.view(job, queue.environment(environ))
+            seen = queue.view(job, queue.command_environment(environ))
             if seen is not None and not seen.is_over:
                 found.append(seen)
     return found
@@ -114,7 +114,7 @@ def waiting_notices(wd: Path, environ: Mapping[str, str]) -> list[str]:
             if submission is None or Path(submission.run_dir, FILE_NAME).exists():
                 continue
             system, queue = batch_system(submission.system), queue_of(submission.system)
-            seen = queue.view(submission.job, queue.environment(environ), SHORT_TIMEOUT)
+            seen = queue.view(submission.job, queue.command_environment(environ), SHORT_TIMEOUT)
         except ClusterError as error:
             found.append(f"The state of the submission in {directory} is not known: {error}.")
             continue

@@ -172,7 +172,7 @@ def _submit(
     _check_output(queue, spec.output, run_dir.parent)
     directory = free_directory(run_dir)
     options = queue.options(spec, Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
-    environ = queue.environment(os.environ, options)
+    environ = queue.command_environment(os.environ, options)
     script_text = batch_script(queue.directives(options), _script_command(context, file, run_dir, directory, spec.most))
     if file is not None or not given["dry_run"]:
         nodes = [*queue.largest_allocation(options, environ), *node_specs(load_hosts(given["hosts"], os.environ))]

@@ -23,7 +23,7 @@ class Hostfile(BatchSystem):
     label = "the host file"
     start_hint = "name a file that lists hosts"
 
-    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+    def allocation_ref(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return None
 
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
@@ -40,7 +40,7 @@ class Hostfile(BatchSystem):
             logins={host.name: host.login for host in hosts if host.login != host.name},
         )
 
-    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+    def end_time(self, environ: Mapping[str, str], patience: float) -> float | None:
         return None
 
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:

@@ -32,7 +32,7 @@ class SrunStart:
     started a step in it.
     """
 
-    agents_end_with_it = False
+    command_keeps_agents_alive = False
     """A step continues without the `srun` that started it, and ends with its last process."""
 
     def __init__(self, agent: AgentCommand, environ: Mapping[str, str]) -> None:

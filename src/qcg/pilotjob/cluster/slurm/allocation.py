@@ -21,7 +21,7 @@ def job_id_of(environ: Mapping[str, str]) -> str | None:
     return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or None
 
 
-def current(environ: Mapping[str, str]) -> AllocationRef | None:
+def allocation_ref(environ: Mapping[str, str]) -> AllocationRef | None:
     """The allocation that the environment names."""
     job_id = job_id_of(environ)
     return None if job_id is None else AllocationRef(job_id, environ.get("SLURM_CLUSTER_NAME", ""), NAME)
@@ -69,7 +69,7 @@ def allocation_of(job: JobRecord, nodes: list[NodeRecord], cluster: str = "") ->
     )
 
 
-def find_end(environ: Mapping[str, str], patience: float) -> float | None:
+def end_time(environ: Mapping[str, str], patience: float) -> float | None:
     """When the allocation ends, as far as is known now: limits can be changed while it runs."""
     return _find_job(environ, patience).end
 

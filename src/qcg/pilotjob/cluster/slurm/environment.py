@@ -45,7 +45,7 @@ _OF_USERS = frozenset({"SLURM_CONF"})
 """Set by users and sites, not by an allocation."""
 
 
-def variables_of_allocation(names: Iterable[str]) -> list[str]:
+def hidden_outside_allocation(names: Iterable[str]) -> list[str]:
     """The variables among `names` that come from an allocation, or from a step in it.
 
     They are hidden from jobs of a manager that does not use the allocation it runs in: `mpirun` would take its slots

@@ -77,8 +77,8 @@ _NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
 class SlurmQueue(AllocationQueue):
     """The queue of Slurm."""
 
-    program = "sbatch"
-    command = "sbatch"
+    submit_program = "sbatch"
+    qcg_pm_command = "sbatch"
 
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
         return sbatch_options.options_of(spec, name, wd)
@@ -96,7 +96,7 @@ class SlurmQueue(AllocationQueue):
     def directives(self, options: Sequence[str]) -> list[str]:
         return sbatch_options.directives(options)
 
-    def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
+    def command_environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
         return sbatch_options.environment(environ, options)
 
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
@@ -104,7 +104,7 @@ class SlurmQueue(AllocationQueue):
 
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
         dependency = [f"--dependency=afterany:{after}"] if after else []
-        answer = _call([self.program, "--parsable", *dependency, str(script)], environ)
+        answer = _call([self.submit_program, "--parsable", *dependency, str(script)], environ)
         job_id = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""
         if not job_id.isdecimal():
             raise BatchError(f"sbatch did not tell the number of the job; it said {answer[:300]!r}")
@@ -137,7 +137,7 @@ def parse_job(job_id: str, shown: str) -> AllocationView:
         phase=PHASES.get(state[1], Phase.ENDING),
         state=state[1],
         reason="" if state[2] == "None" else state[2],
-        restarts=int(history[1]),
+        requeue_count=int(history[1]),
         exit_code=128 + int(history[3]) if int(history[3]) else int(history[2]),
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],

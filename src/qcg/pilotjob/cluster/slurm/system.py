@@ -11,7 +11,7 @@ from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
-from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
+from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, hidden_outside_allocation
 from qcg.pilotjob.cluster.slurm.queue import LABEL, SlurmQueue
 from qcg.pilotjob.cluster.slurm.remote import remote_queue
 from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
@@ -30,19 +30,19 @@ class Slurm(BatchSystem):
     address_hint = ", and NodeAddr in `scontrol show node`"
     start_hint = "start inside sbatch or salloc"
 
-    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
-        return allocation.current(environ)
+    def allocation_ref(self, environ: Mapping[str, str]) -> AllocationRef | None:
+        return allocation.allocation_ref(environ)
 
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
         return allocation.find_allocation(environ)
 
-    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
-        return allocation.find_end(environ, patience)
+    def end_time(self, environ: Mapping[str, str], patience: float) -> float | None:
+        return allocation.end_time(environ, patience)
 
     def is_on_node(self, environ: Mapping[str, str]) -> bool:
         return allocation.is_on_node(environ)
 
-    def restarts(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
+    def requeue_count(self, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> int:
         count = environ.get("SLURM_RESTART_COUNT", "")
         return int(count) if count.isdecimal() else 0
 
@@ -69,11 +69,11 @@ class Slurm(BatchSystem):
     def multi_node(self) -> MultiNode:
         return MULTI_NODE
 
-    def variables_to_hide(self) -> list[str]:
+    def hidden_from_jobs(self) -> list[str]:
         return NOT_FOR_JOBS
 
-    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
-        return variables_of_allocation(names)
+    def hidden_outside_allocation(self, names: Iterable[str]) -> list[str]:
+        return hidden_outside_allocation(names)
 
     def remote_queue(self) -> RemoteQueue:
         return remote_queue(self.name)
