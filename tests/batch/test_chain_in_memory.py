@@ -47,7 +47,7 @@ def test_alloc_submits_a_script_and_records_its_batch_system(
     assert done.exit_code == 0, done.output
     assert "Submitted batch job 1\n" in done.output
     assert memory.queue.views["1"].phase is Phase.WAITING
-    directory = tmp_path / ".qcgpjm-sbatch-mine"
+    directory = tmp_path / ".qcgpjm-alloc-mine"
     assert json.loads((directory / "submission.json").read_text())["system"] == "memory"
     script = (directory / "batch.sh").read_text()
     assert "#MEMORY --nodes=2\n" in script
@@ -87,7 +87,7 @@ def test_nothing_is_submitted_to_a_batch_system_that_does_not_respond(
     done = click.testing.CliRunner().invoke(alloc, [str(file), "--id=mine"])
     assert done.exit_code == 2
     assert "the batch system is down" in str(done.output)
-    assert not (tmp_path / ".qcgpjm-sbatch-mine").exists()
+    assert not (tmp_path / ".qcgpjm-alloc-mine").exists()
 
 
 def test_the_next_allocation_waits_for_this_one_and_is_cancelled_when_the_run_is_over(

@@ -53,14 +53,14 @@ def test_alloc_submits_to_the_batch_system_that_is_installed(programs: SlurmProg
     done = call(programs, "alloc", file, "--id=mine")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Submitted batch job ")
-    note = json.loads((programs.path.parent / ".qcgpjm-sbatch-mine/submission.json").read_text())
+    note = json.loads((programs.path.parent / ".qcgpjm-alloc-mine/submission.json").read_text())
     assert note["system"] == "slurm"
     assert note["run_dir"] == str(programs.path.parent / ".qcgpjm-service-mine")
 
 
 def test_a_submission_of_an_earlier_version_names_no_batch_system(programs: SlurmPrograms, file: str):
     assert call(programs, "alloc", file, "--id=mine").returncode == 0
-    path = programs.path.parent / ".qcgpjm-sbatch-mine/submission.json"
+    path = programs.path.parent / ".qcgpjm-alloc-mine/submission.json"
     note = json.loads(path.read_text())
     del note["system"]
     path.write_text(json.dumps(note))
@@ -128,15 +128,15 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def resume(run_dir: Path, system: str, *options: str) -> Submission:
     """Resume a run that was submitted to `system` before; the submission."""
     spec = AllocationSpec(
-        nodes="2", partition="main", qos="long", gpus_per_node="a100:2", mem="4G", further=["--constraint=fast"]
+        nodes="2", partition="main", qos="long", gpus_per_node="a100:2", mem="4G", extra_options=["--constraint=fast"]
     )
-    directory = run_dir.with_name(".qcgpjm-sbatch-left")
+    directory = run_dir.with_name(".qcgpjm-alloc-left")
     write_chain_state(directory, ChainState(["5"], exit_code=4))
     write_submission(directory, Submission("5", str(run_dir), spec, system))
     done = CliRunner().invoke(alloc.command, [f"--resume={run_dir}", "--time-limit=2h", *options])
     assert done.exit_code == 0, done.output
     print(done.output)
-    found = read_submission(run_dir.with_name(".qcgpjm-sbatch-left.2"))
+    found = read_submission(run_dir.with_name(".qcgpjm-alloc-left.2"))
     assert found is not None
     return found
 
@@ -144,19 +144,21 @@ def resume(run_dir: Path, system: str, *options: str) -> Submission:
 def test_a_resumed_run_goes_to_the_batch_system_of_its_last_submission(left: Path):
     submission = resume(left, "toy")
     assert (submission.system, submission.job) == ("toy", "t9")
-    assert (submission.shape.qos, submission.shape.further) == ("long", ["--constraint=fast"])
+    assert (submission.spec.qos, submission.spec.extra_options) == ("long", ["--constraint=fast"])
 
 
 def test_a_submission_without_a_batch_system_is_resumed_in_slurm(left: Path):
     submission = resume(left, "")
     assert (submission.system, submission.job) == ("slurm", "6")
-    assert submission.shape.further == ["--constraint=fast"]
+    assert submission.spec.extra_options == ["--constraint=fast"]
 
 
 def test_another_batch_system_gets_no_words_of_the_last_one(left: Path, capsys: pytest.CaptureFixture[str]):
     submission = resume(left, "toy", "--batch-system=slurm", "--submit-arg=--hold", "--account=me")
     assert (submission.system, submission.job) == ("slurm", "6")
-    assert submission.shape == AllocationSpec(nodes="2", account="me", gpus_per_node="2", mem="4G", further=["--hold"])
+    assert submission.spec == AllocationSpec(
+        nodes="2", account="me", gpus_per_node="2", mem="4G", extra_options=["--hold"]
+    )
     said = capsys.readouterr().out
     assert (
         "Options of the last submission are for Toy, and are left out:"

@@ -168,7 +168,7 @@ def left(tmp_path: Path) -> Path:
 
 def remember(run_dir: Path, shape: AllocationSpec, job_id: str = "5", books: ChainState | None = None) -> None:
     """An earlier submission of this run."""
-    directory = run_dir.with_name(".qcgpjm-sbatch-left")
+    directory = run_dir.with_name(".qcgpjm-alloc-left")
     write_chain_state(directory, books or ChainState([job_id], exit_code=4))
     write_submission(directory, Submission(job_id, str(run_dir), shape))
 
@@ -177,14 +177,19 @@ ENOUGH = "--time-limit=20h"
 
 
 def test_a_resumed_run_keeps_the_spec_of_its_allocations(left: Path, programs: SlurmPrograms):
-    remember(left, AllocationSpec("2", 4, "1h", "main", account="me", most=3, further=["--constraint=fast", "--hold"]))
+    remember(
+        left,
+        AllocationSpec(
+            "2", 4, "1h", "main", account="me", max_allocations=3, extra_options=["--constraint=fast", "--hold"]
+        ),
+    )
     done = submit(programs, "--resume=.", ENOUGH, "--time=2h")
     assert done.returncode == 0, done.stderr
     assert (
         "It asks for --nodes=2 --cores=4 --time=2h --partition=main --account=me --max-allocations=3 --"
         " --constraint=fast; other options are those of the last submission." in done.stderr
     )
-    text = (left.parent / ".qcgpjm-sbatch-left.2" / "batch.sh").read_text()
+    text = (left.parent / ".qcgpjm-alloc-left.2" / "batch.sh").read_text()
     for option in ("--nodes=2", "--ntasks-per-node=4", "--time=02:00:00", "--partition=main", "--constraint=fast"):
         assert f"#SBATCH {option}\n" in text
     assert "--max-allocations=3 " in text

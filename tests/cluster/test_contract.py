@@ -230,7 +230,7 @@ class TestSlurmQueue(QueueContract):
                 exclusive=True,
                 job_name="mine",
                 output="out/%j.txt",
-                further=["--constraint=big"],
+                extra_options=["--constraint=big"],
             ),
             [
                 *("--job-name=mine", "--chdir=/wd", "--nodes=2", "--ntasks-per-node=4", "--exclusive", "--mem=4000M"),
@@ -284,7 +284,7 @@ class TestMemoryQueue(QueueContract):
                 mem="4G",
                 job_name="mine",
                 output="mine.out",
-                further=["--more=1"],
+                extra_options=["--more=1"],
             ),
             [
                 *("--name=mine", "--nodes=3", "--cores=4", "--gpus=2", "--mib=4096", "--output=/wd/mine.out"),

@@ -20,7 +20,7 @@ _VARIABLE_PARTS = [
     (re.compile(r"\bUSAGE=[\d ]+"), "USAGE=VALUES"),
     (re.compile(r"\b([Jj]ob|scancel) \d+\b"), r"\1 N"),
     (re.compile(r"\bslurm-\d+\.out"), "slurm-N.out"),
-    (re.compile(r"\.qcgpjm-sbatch-[\w.-]+"), "BATCH"),
+    (re.compile(r"\.qcgpjm-alloc-[\w.-]+"), "BATCH"),
     (re.compile(r"\d+\.\d%"), "PERCENT"),
     (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
     (re.compile(r"(?:\b\d+(\.\d [KMGT]i)? ?|< \d+ Mi)B\b"), "N B"),

@@ -517,7 +517,7 @@ def test_the_log_of_a_client_is_not_written_through_a_link_of_another_user(serve
 def test_submissions_of_another_user_give_no_options_to_a_batch_job(shared: Path):
     mine = run_dir_in(shared, "mine")
     theirs = free_directory(mine)
-    write_submission(theirs, Submission("1", str(mine), AllocationSpec(further=["--wrap=evil"])))
+    write_submission(theirs, Submission("1", str(mine), AllocationSpec(extra_options=["--wrap=evil"])))
     assert last_submission(mine) is not None
     give_away(theirs)
     assert last_submission(mine) is None

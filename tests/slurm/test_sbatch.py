@@ -57,7 +57,7 @@ class SubmittedRun:
 
     @property
     def chain_state(self) -> dict[str, Any]:
-        [path] = self.wd.glob(".qcgpjm-sbatch-*/books.json")
+        [path] = self.wd.glob(".qcgpjm-alloc-*/chain.json")
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 
@@ -117,7 +117,7 @@ def test_a_request_file_at_an_unusual_path_runs_in_an_allocation_of_the_requeste
     shown = cluster.run("scontrol", "show", "job", job_id).stdout
     for fact in ('JobName=a "b" c', "TimeLimit=00:10:00", "Comment=x 'y'", f"WorkDir={cluster.cwd}", "Requeue=1"):
         assert fact in shown
-    [script] = cluster.cwd.glob(".qcgpjm-sbatch-*/batch.sh")
+    [script] = cluster.cwd.glob(".qcgpjm-alloc-*/batch.sh")
     assert str(script) in run.output
     assert (script.stat().st_mode & 0o777, script.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert run.states["bad"] == "FAILED"

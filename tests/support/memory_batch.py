@@ -69,7 +69,7 @@ class MemoryQueue(AllocationQueue):
             "output": wd / (spec.output or "memory.out"),
         }
         given = [f"--{option}={value}" for option, value in asked.items() if value is not None]
-        return [f"--name={spec.job_name or name}", *given, *spec.further]
+        return [f"--name={spec.job_name or name}", *given, *spec.extra_options]
 
     def further_options(self, words: Iterable[str]) -> list[str]:
         found = list(words)

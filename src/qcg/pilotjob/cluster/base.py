@@ -170,8 +170,8 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        """The options that ask for such an allocation, with `spec.further` at the end. `wd`: the working directory of
-        the run, absolute. Pure.
+        """The options that ask for such an allocation, with `spec.extra_options` at the end. `wd`: the absolute working
+        directory of the run. Pure.
 
         `name`: its name in the queue, unless `spec` has one. Any text, such as the file name `my jobs` with its blank:
         characters that the batch system does not take are replaced, and are no error.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.errors import BatchError
@@ -20,7 +20,8 @@ _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 class AllocationSpec(Struct, frozen=True, omit_defaults=True):
     """The options of `qcg-pm alloc` that describe an allocation.
 
-    Fields have the text of the command line, which `submission.json` keeps and messages repeat. A batch system takes
+    Fields have the text of the command line, which `submission.json` keeps, with the field names of earlier versions,
+    and messages repeat. A batch system takes
     numbers from the properties, and raises `BatchError` for a field that it does not have.
     """
 
@@ -47,9 +48,9 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
     output: str | None = None
     """Path of the output file, from the working directory of the run; None: a file in that directory, with the id of
     the allocation in its name."""
-    most: int = 1
+    max_allocations: int = field(default=1, name="most")
     """Number of allocations, one after another."""
-    further: list[str] = []
+    extra_options: list[str] = field(default_factory=list, name="further")
     """Further options of the command that submits, as `AllocationQueue.further_options` has returned them."""
 
     def for_another_system(self) -> tuple[AllocationSpec, list[str]]:
@@ -62,9 +63,9 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
             gres=None,
             gpus_per_node=None if self.gpus_per_node is None else str(self.gpu_count),
             output=None,
-            further=[],
+            extra_options=[],
         )
-        return kept, [word for word in (*self.words(), *self.further) if word not in kept.words()]
+        return kept, [word for word in (*self.words(), *self.extra_options) if word not in kept.words()]
 
     @property
     def nodes_min(self) -> int:
@@ -97,7 +98,7 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         """The options as they are written on a command line."""
-        return shlex.join([*self.words(), *(["--", *self.further] if self.further else [])])
+        return shlex.join([*self.words(), *(["--", *self.extra_options] if self.extra_options else [])])
 
     def words(self) -> list[str]:
         """The options of the fields, except further options."""
@@ -108,7 +109,7 @@ class AllocationSpec(Struct, frozen=True, omit_defaults=True):
                 words.append(f"--{'time' if name == 'limit' else name.replace('_', '-')}={value}")
         words += ["--exclusive"] if self.exclusive else []
         words += [f"--output={self.output}"] if self.output is not None else []
-        return [*words, f"--max-allocations={self.most}"]
+        return [*words, f"--max-allocations={self.max_allocations}"]
 
 
 def parse_nodes(text: str) -> tuple[int, int]:

@@ -13,7 +13,9 @@ from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, read_own
 
 SCRIPT = "batch.sh"
-_FILE = "books.json"
+_FILE = "chain.json"
+_EARLIER_FILE = "books.json"
+"""The file of chains that an earlier version began: processes of that version may still read and write it."""
 MOST_BYTES = 1 << 20
 """Largest size of a file that is read."""
 
@@ -36,11 +38,15 @@ class ChainState(msgspec.Struct, omit_defaults=True):
 
 
 def read_chain_state(directory: Path) -> ChainState:
-    return read_json(directory, _FILE, ChainState) or ChainState()
+    return read_json(directory, _file(directory), ChainState) or ChainState()
 
 
 def write_chain_state(directory: Path, state: ChainState) -> None:
-    write_json(directory, _FILE, state)
+    write_json(directory, _file(directory), state)
+
+
+def _file(directory: Path) -> str:
+    return _EARLIER_FILE if os.path.lexists(directory / _EARLIER_FILE) else _FILE
 
 
 def read_json(directory: Path, name: str, form: type[Content]) -> Content | None:

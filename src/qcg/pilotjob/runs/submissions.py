@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from qcg.pilotjob.cluster.base import AllocationView, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
@@ -17,8 +18,10 @@ from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.runs.chain_state import read_chain_state, read_json, write_json
 from qcg.pilotjob.runs.rundir import PREFIX
 
-DIRECTORY = ".qcgpjm-sbatch-"
+DIRECTORY = ".qcgpjm-alloc-"
 """Prefix of the directory with the batch script and the chain state of one submission, in the working directory."""
+EARLIER_DIRECTORY = ".qcgpjm-sbatch-"
+"""The prefix in earlier versions."""
 MOST_QUERIED = 5
 """Most submissions of a directory for which the batch system is queried, the newest first."""
 SHORT_TIMEOUT = 10.0
@@ -32,7 +35,7 @@ class Submission(Struct, frozen=True):
     job: str
     """Id of the first allocation."""
     run_dir: str
-    shape: AllocationSpec
+    spec: AllocationSpec = field(name="shape")
     system: str = ""
     """Name of the batch system; empty in files of earlier versions."""
 
@@ -47,7 +50,7 @@ def read_submission(directory: Path) -> Submission | None:
 
 def free_directory(run_dir: Path) -> Path:
     """A directory for one more submission of this run."""
-    return next(directory for directory in _candidates(run_dir) if not os.path.lexists(directory))
+    return next(directory for directory in _candidates(run_dir, DIRECTORY) if not os.path.lexists(directory))
 
 
 def last_submission(run_dir: Path) -> Submission | None:
@@ -105,7 +108,8 @@ def waiting_notices(wd: Path, environ: Mapping[str, str]) -> list[str]:
     """Sentences about runs of this working directory that were submitted and have not started."""
     found = []
     try:
-        directories = sorted(_own(wd.glob(f"{DIRECTORY}*")), key=lambda path: -path.stat().st_mtime_ns)
+        found_directories = [path for prefix in (EARLIER_DIRECTORY, DIRECTORY) for path in wd.glob(f"{prefix}*")]
+        directories = sorted(_own(found_directories), key=lambda path: -path.stat().st_mtime_ns)
     except OSError:
         return []
     for directory in directories[:MOST_QUERIED]:
@@ -137,15 +141,18 @@ def waiting_suffix(wd: Path) -> str:
 
 
 def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
-    for directory in _candidates(run_dir):
-        if not os.path.lexists(directory):
-            return
+    """The submissions of this run, in order."""
+    for directory in (path for prefix in (EARLIER_DIRECTORY, DIRECTORY) for path in _present(run_dir, prefix)):
         if not any(_own([directory])):
             continue  # of another user: its content would become options of a batch job
         submission = read_submission(directory)
         # The directory may belong to another run, whose name ends with this number.
         if submission is not None and submission.run_dir == str(run_dir):
             yield directory, submission
+
+
+def _present(run_dir: Path, prefix: str) -> Iterator[Path]:
+    return takewhile(os.path.lexists, _candidates(run_dir, prefix))
 
 
 def _own(directories: Iterable[Path]) -> Iterator[Path]:
@@ -158,8 +165,8 @@ def _own(directories: Iterable[Path]) -> Iterator[Path]:
         yield directory
 
 
-def _candidates(run_dir: Path) -> Iterator[Path]:
-    name = DIRECTORY + run_dir.name.removeprefix(PREFIX)
+def _candidates(run_dir: Path, prefix: str) -> Iterator[Path]:
+    name = prefix + run_dir.name.removeprefix(PREFIX)
     yield run_dir.with_name(name)
     for number in range(2, 1000):
         yield run_dir.with_name(f"{name}.{number}")

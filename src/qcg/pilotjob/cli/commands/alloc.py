@@ -77,7 +77,7 @@ _OPTIONS = [
     click.option("-o", "--output", help="Output file of the allocation; otherwise one in the working directory."),
     click.option(
         "--max-allocations",
-        "most",
+        "max_allocations",
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
@@ -173,7 +173,8 @@ def _submit(
     directory = free_directory(run_dir)
     options = queue.options(spec, Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
     environ = queue.command_environment(os.environ, options)
-    script_text = batch_script(queue.directives(options), _script_command(context, file, run_dir, directory, spec.most))
+    most = spec.max_allocations
+    script_text = batch_script(queue.directives(options), _script_command(context, file, run_dir, directory, most))
     if file is not None or not given["dry_run"]:
         nodes = [*queue.largest_allocation(options, environ), *node_specs(load_hosts(given["hosts"], os.environ))]
         time_given = Time(spec.limit, given["time_limit"], given["grace"])
@@ -191,7 +192,7 @@ def _submit(
     if file is None:
         echo_err(f"It asks for {spec}{'; other options are those of the last submission' if last else ''}.")
     if given["wait"]:
-        return _wait(queue, directory, job_id, spec.most, environ)
+        return _wait(queue, directory, job_id, most, environ)
     _print_next_steps(queue, job_id, run_dir, environ)
     return 0
 
@@ -210,8 +211,8 @@ def _spec_kept(last: Submission, system: str) -> AllocationSpec:
     """The spec of the last submission, without words of its batch system where another one is chosen."""
     before = batch_system(last.system)
     if before.name == system:
-        return last.shape
-    spec, left_out = last.shape.for_another_system()
+        return last.spec
+    spec, left_out = last.spec.for_another_system()
     if left_out:
         echo_err(f"Options of the last submission are for {before.label}, and are left out: {shlex.join(left_out)}")
     return spec
@@ -226,8 +227,8 @@ def _spec(
     if given["cores"] is not None:  # also as a part of --nodes
         changed["cores"] = given["cores"]
     further = queue.further_options(more)
-    kept = queue.options_kept(earlier.further, further)
-    return msgspec.structs.replace(earlier, **changed, further=[*kept, *further])
+    kept = queue.options_kept(earlier.extra_options, further)
+    return msgspec.structs.replace(earlier, **changed, extra_options=[*kept, *further])
 
 
 def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time, named: tuple[str, ...]) -> bool:

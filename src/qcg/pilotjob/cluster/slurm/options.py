@@ -44,12 +44,12 @@ def options_of(spec: AllocationSpec, name: str, wd: PurePath) -> list[str]:
     options = [f"--job-name={spec.job_name or name}", f"--chdir={wd}", f"--nodes={spec.nodes}"]
     if spec.cores:
         options.append(f"--ntasks-per-node={spec.cores}")
-    divided = has_option(spec.further, "--ntasks", "-n", "--cpus-per-task", "-c", "--exclusive")
+    divided = has_option(spec.extra_options, "--ntasks", "-n", "--cpus-per-task", "-c", "--exclusive")
     whole_nodes = not spec.cores and not divided
     if spec.exclusive or whole_nodes:
         options.append("--exclusive")
     memory = spec.mem
-    if memory is None and whole_nodes and not has_option(spec.further, "--mem-per-cpu", "--mem-per-gpu"):
+    if memory is None and whole_nodes and not has_option(spec.extra_options, "--mem-per-cpu", "--mem-per-gpu"):
         memory = "0"
     asked = {
         "--mem": memory,
@@ -64,7 +64,7 @@ def options_of(spec: AllocationSpec, name: str, wd: PurePath) -> list[str]:
     options += [f"{name}={value}" for name, value in asked.items() if value is not None]
     # --no-kill: a node that dies ends its own jobs, and the run continues on the other nodes. --requeue: when Slurm
     # queues the job again, nothing is lost, because the script continues the run.
-    return [*options, "--no-kill", "--requeue", *spec.further]
+    return [*options, "--no-kill", "--requeue", *spec.extra_options]
 
 
 def slurm_time(given: str) -> str:
