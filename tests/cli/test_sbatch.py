@@ -28,9 +28,7 @@ def file(tmp_path: Path) -> str:
 def test_a_missing_sbatch_is_an_error_and_leaves_no_files(tmp_path: Path, file: str):
     done = sbatch(tmp_path, file)
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "Error: there is no program sbatch on $PATH; on a machine without Slurm, `qcg-pm run`"
-    )
+    assert done.stderr.startswith("Error: sbatch is not on $PATH; on a machine without Slurm, `qcg-pm run`")
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 

@@ -126,6 +126,7 @@ class StateContract:
             pytest.skip(f"{system.label} does not report {phase.name}")
         ref = AllocationRef(self.allocation_id, self.cluster, system.name)
         assert system.state_of(ref, show(phase)) is state
+        assert phase.state is state
 
     def test_an_allocation_that_this_batch_system_cannot_know_is_not_over(self, system: BatchSystem, show: Show):
         environ = show(None)

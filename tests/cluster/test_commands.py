@@ -36,7 +36,7 @@ def test_a_command_without_a_message_is_reported_with_its_exit_code():
 
 
 def test_a_command_that_is_missing_or_does_not_start_or_answer_is_an_error(tmp_path: Path):
-    with pytest.raises(NoCommand, match="there is no program sbatch on \\$PATH"):
+    with pytest.raises(NoCommand, match="sbatch is not on \\$PATH"):
         call(["sbatch"], {"PATH": str(tmp_path)})
     (tmp_path / "sbatch").touch(mode=0o644)
     with pytest.raises(ClusterError, match="`sbatch` could not be started: Permission denied"):
@@ -52,7 +52,7 @@ def test_a_command_that_is_missing_or_does_not_start_or_answer_is_an_error(tmp_p
             ["no-such-program"],
             5.0,
             BatchError,
-            "there is no program no-such-program on $PATH; on a machine without Toy",
+            "no-such-program is not on $PATH; on a machine without Toy",
         ),
         (["bash", "-c", "echo no such queue >&2; exit 1"], 5.0, BatchError, "bash refused: no such queue"),
         (["bash", "-c", "echo gone >&2; exit 1"], 5.0, UnknownAllocation, "bash refused: gone"),

@@ -41,7 +41,7 @@ def test_local_does_not_look_for_an_allocation(in_job_without_slurm, caplog):
 def test_without_scontrol_this_machine_is_used_and_the_log_says_why(in_job_without_slurm, caplog):
     assert find_nodes("auto", None, in_job_without_slurm) == local_nodes(None, NO_GPUS)
     (message,) = caplog.messages
-    assert message == "there is no program scontrol on $PATH, so that Slurm cannot be asked; this machine alone is used"
+    assert message == "scontrol is not on $PATH, so Slurm cannot be queried; this machine alone is used"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_this_machine_does_not_take_the_place_of_an_allocation_that_cannot_be_us
         ({}, "there is no allocation here: SLURM_JOB_ID is not set"),
         ({"SLURM_JOB_ID": ""}, "SLURM_JOB_ID is not set"),
         ({"SLURM_JOB_ID": "-h"}, "SLURM_JOB_ID is '-h', which is no number of a job"),
-        ({"SLURM_JOB_ID": "7", "PATH": "/nowhere"}, "no program scontrol on $PATH"),
-        ({"SLURM_JOBID": "7", "PATH": "/nowhere"}, "no program scontrol on $PATH"),
+        ({"SLURM_JOB_ID": "7", "PATH": "/nowhere"}, "scontrol is not on $PATH, so Slurm cannot be queried"),
+        ({"SLURM_JOBID": "7", "PATH": "/nowhere"}, "scontrol is not on $PATH, so Slurm cannot be queried"),
     ],
 )
 def test_slurm_without_an_allocation_is_refused_with_a_sentence(environ: dict[str, str], said: str):

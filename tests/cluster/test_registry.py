@@ -114,6 +114,10 @@ def test_runs_of_earlier_versions_start_agents_in_the_native_way(value: str):
     assert StartMethod.of_option(value) is StartMethod.BATCH
 
 
+def test_the_name_of_every_batch_system_is_an_alias_of_the_native_way(toy: Toy):
+    assert registry.start_methods() == ["batch", "ssh", "slurm", "toy"]
+
+
 def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: BatchSystem, tmp_path: Path):
     assert registry.queue_names() == [line.name for line in registry.SYSTEMS if line.submit_program]
     assert "toy" not in registry.queue_names()

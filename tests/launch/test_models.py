@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, hidden_outside_allocation
-from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
+from qcg.pilotjob.cluster.slurm.multinode import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch

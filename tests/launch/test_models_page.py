@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.slurm.environment import SCHEMA
-from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
+from qcg.pilotjob.cluster.slurm.multinode import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch

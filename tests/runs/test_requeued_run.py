@@ -68,7 +68,7 @@ def test_a_batch_system_that_does_not_answer_lets_the_first_run_of_an_allocation
     begin_run(tmp_path, "of-another-allocation", "first.json", allocation="6")
     begin_run(tmp_path, "ended", "first.json", ended=True)
     assert requeued_run(tmp_path, "first.json", None, IN_ALLOCATION) is None
-    assert "so a new run begins: qstat: Connection refused" in caplog.text
+    assert "cannot tell whether Memory has requeued this job (qstat: Connection refused)" in caplog.text
     assert silent == [RESTARTS_TIMEOUT]
 
 

@@ -34,14 +34,13 @@ MIXED_PACKAGES = {
 }
 
 # The modules of a batch system that are pure, where it has them.
-PURE_IN_BATCH_SYSTEMS = ("environment", "options", "parse", "sizes")
+PURE_IN_BATCH_SYSTEMS = ("environment", "multinode", "options", "parse", "sizes")
 
 PURE_MODULES = {
     f"{PACKAGE}.host.records",
     f"{PACKAGE}.batch.script",
     *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "wording")),
     *(f"{PACKAGE}.cluster.{name}" for name in ("errors", "spec", "time_limits", "local.virtual_nodes")),
-    f"{PACKAGE}.cluster.slurm.srun",
     *(
         f"{PACKAGE}.cluster.{path.parent.name}.{path.stem}"
         for path in CLUSTER.glob("*/*.py")

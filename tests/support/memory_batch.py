@@ -34,7 +34,6 @@ from qcg.pilotjob.launch.site import MultiNode
 VARIABLE = "MEMORY_JOB"
 NODES = "MEMORY_NODES"
 CORES = 4
-STATES = dict.fromkeys((Phase.WAITING, Phase.OVER), AllocationState.OVER) | {Phase.ENDING: AllocationState.ENDING}
 
 
 class MemoryQueue(AllocationQueue):
@@ -156,7 +155,7 @@ class MemoryBatch(BatchSystem):
         view = self.queue.view(allocation.id, environ)
         if view is None:
             raise ClusterError(f"allocation {allocation.id} was never submitted here")
-        return STATES.get(view.phase, AllocationState.ACTIVE)
+        return view.phase.state
 
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
         return SshStart(agent, environ, variables=(VARIABLE,))

@@ -12,8 +12,8 @@ manager. Each command
   which asks `BatchSystem.state_of` while no manager is there and ends the agent when the allocation is over; `--until`
   is the end of the allocation, for a watchdog that gets no answer;
 - keeps running until its agents have connected to the manager. A command that ends earlier has failed, and its agents
-  are started again. Afterwards the manager kills the command, unless its agents would end with it
-  (`AgentStart.command_keeps_agents_alive`).
+  are started again. Once all its agents have connected, the manager sends SIGKILL to the session of the command. Set
+  `AgentStart.command_keeps_agents_alive` if that would end the agents.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class AgentStart(Protocol):
 
     @property
     def command_keeps_agents_alive(self) -> bool:
-        """Agents end when the command that started them ends, so it is left running."""
+        """Agents end when the command that started them is killed, so it is left running. True where you are not sure:
+        `AgentCommand.outside_options` is about another question, whether the batch system ends the agents."""
 
     def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
         """The nodes that each command is for, and the command. Together they are for all of `nodes`: all nodes of the

@@ -33,8 +33,9 @@ class Allocation(Struct, frozen=True):
 
     ref: AllocationRef
     specs: list[NodeSpec]
-    """The nodes in the order of the batch system, with the core ids that it uses. A node has one name: the one that
-    `ssh` takes, and that `MultiNode.node_variable` has in processes there, or `uname -n`, up to its domain."""
+    """The nodes in the order of the batch system, with the core ids that it uses. The name of a node must work as
+    a host of `ssh`, unless `logins` has another one, and must equal `MultiNode.node_variable` in processes there, or
+    `uname -n` without its domain."""
     addresses: dict[str, str]
     """For each node, an address or name by which this machine finds its own address towards the nodes."""
     end: float | None = None
@@ -42,10 +43,9 @@ class Allocation(Struct, frozen=True):
     cpus: dict[str, tuple[int, ...]] = {}
     """For each node, all core ids that the allocation has there: also threads of cores that jobs must not use."""
     layouts: dict[str, tuple[int, int]] = {}
-    """For each node, how core ids count its CPUs: number of cores, and threads of each core. Every node here has an
-    entry in `cpus`. Leave a node out where only its number of cores is known: its jobs are then bound to that many
-    cores, in the order of the operating system, from the first one that the agent may use: two allocations on one node
-    would share them, unless the batch system confines processes to the CPUs of their allocation."""
+    """The numbering of the core ids of each node: its number of cores, and threads of each core. Every node here has an
+    entry in `cpus`. Omit a node if the batch system reports only a number of cores: its jobs are then bound to the
+    first cores that the agent may use."""
     logins: dict[str, str] = {}
     """For each node that `ssh` does not reach under its name: the argument for `ssh`, such as `user@node`."""
 
@@ -102,6 +102,16 @@ class Phase(Enum):
     ENDING = auto()
     OVER = auto()
 
+    @property
+    def state(self) -> AllocationState:
+        """Whether processes of an allocation that was running can still be running: one that waits was queued again.
+
+        For `BatchSystem.state_of`, which must be certain, and so asks also whether this is the batch system that knows
+        the allocation. `AllocationQueue.view` is about allocations that were submitted here."""
+        if self in (Phase.WAITING, Phase.OVER):
+            return AllocationState.OVER
+        return AllocationState.ENDING if self is Phase.ENDING else AllocationState.ACTIVE
+
 
 class EndCause(Enum):
     """Why an allocation ends, or has ended."""
@@ -121,7 +131,7 @@ class AllocationView(Struct, frozen=True):
     id: str
     phase: Phase
     state: str
-    """The word for its state that users read, such as PENDING."""
+    """Its state in the words of the batch system, for messages."""
     reason: str = ""
     """The word of the batch system for why it waits or was ended; empty when there is none. For messages only."""
     requeue_count: int = 0
@@ -135,8 +145,8 @@ class AllocationView(Struct, frozen=True):
     limit: float | None = None
     """Its time limit in seconds; None: there is no limit, or it is not known."""
     end_cause: EndCause = EndCause.UNKNOWN
-    """Why it ends. Counts only for an allocation that is over, or whose processes have got SIGTERM: while it runs,
-    this is the cause that a SIGTERM at this moment would have."""
+    """Why it ends. For a running allocation: the cause to assume if it receives SIGTERM now, which is CANCELLED unless
+    the batch system reports another one. For one that is over without a known cause: UNKNOWN."""
     blocked: str = ""
     """A sentence when it waits for something that does not come by itself."""
 
@@ -317,7 +327,8 @@ class BatchSystem(ABC):
         """
 
     def is_on_node(self, environ: Mapping[str, str]) -> bool:
-        """Whether this process is on a node of the allocation, and ends with it. Pure.
+        """Whether this process runs on a node of the allocation, so that the batch system kills it when the allocation
+        ends. Pure.
 
         Raises: nothing.
         """

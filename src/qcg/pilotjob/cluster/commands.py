@@ -31,7 +31,7 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = C
             check=False,
         )
     except FileNotFoundError:
-        raise NoCommand(f"there is no program {command[0]} on $PATH") from None
+        raise NoCommand(f"{command[0]} is not on $PATH") from None
     except OSError as error:
         raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:

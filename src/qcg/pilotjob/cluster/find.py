@@ -64,4 +64,4 @@ def _allocation(source: str, nodes: str | None, environ: Mapping[str, str]) -> A
 
 def _why_none(system: BatchSystem, error: ClusterError) -> str:
     """Why there is no allocation to use, as a clause."""
-    return f"{error}, so that {system.label} cannot be asked" if isinstance(error, NoCommand) else str(error)
+    return f"{error}, so {system.label} cannot be queried" if isinstance(error, NoCommand) else str(error)

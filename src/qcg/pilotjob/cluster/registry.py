@@ -76,8 +76,8 @@ def schema_names() -> list[str]:
 
 
 def start_methods() -> list[str]:
-    """The values of `--nl-start-method`. The last means `batch`, as command lines of earlier versions have it."""
-    return ["batch", "ssh", SYSTEM_OF_EARLIER_VERSIONS]
+    """The values of `--nl-start-method`. The name of a batch system is an alias of `batch`, from earlier versions."""
+    return ["batch", "ssh", *(system.name for system in SYSTEMS if not system.takes_file)]
 
 
 def queue_names() -> list[str]:

@@ -10,7 +10,7 @@ from qcg.pilotjob.description.walltime import parse_wall_time
 
 ACCEPTED = "1h30m, 01:30:00, 90:00 (minutes and seconds), 90 (minutes), 1-12 (days and hours), PT1H30M, or unlimited"
 LONGEST = 365 * 86400
-"""Seconds; no partition allows more, so a longer limit is a mistake."""
+"""Seconds; a longer limit is a mistake."""
 
 _ENDLESS = ("unlimited", "infinite")
 # Forms that batch systems read, and that wall times of jobs do not have or read otherwise.

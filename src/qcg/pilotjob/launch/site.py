@@ -41,8 +41,8 @@ class MultiNode(Struct, frozen=True):
     hydra: dict[str, str] = {}
     """Variables for `mpirun` of Intel MPI and MPICH."""
     step: Callable[[Execution, list[str], Grant, Site], Start] | None = None
-    """The model `srunmpi`: starts a job step, which is a command of the batch system that starts processes on nodes of
-    its allocation. None where the batch system has no steps; jobs with the model are then refused."""
+    """The model `srunmpi`: starts a job step with a command of the batch system that starts processes on nodes of the
+    allocation. None where the batch system has no steps; jobs with the model are then refused."""
     no_steps: str = "this batch system starts no steps"
     """Why there is no `step`, as a clause in the refusal of such jobs."""
 

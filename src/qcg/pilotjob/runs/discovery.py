@@ -105,7 +105,7 @@ def requeued_run(wd: Path, file_path: str, id: str | None, environ: Mapping[str,
             f" whether {system.label} has queued the allocation again ({unknown}); continue that run with --resume"
             f" {shlex.quote(str(unfinished))}, or start a new one with --id and another name"
         )
-    log.warning("it is not known whether this allocation was queued again, so a new run begins: %s", unknown)
+    log.warning("cannot tell whether %s has requeued this job (%s); starting a new run", system.label, unknown)
     return None
 
 

@@ -12,9 +12,9 @@ from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
 from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, hidden_outside_allocation
+from qcg.pilotjob.cluster.slurm.multinode import MULTI_NODE
 from qcg.pilotjob.cluster.slurm.queue import LABEL, SlurmQueue
 from qcg.pilotjob.cluster.slurm.remote import remote_queue
-from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.launch.site import MultiNode
 
