@@ -122,8 +122,8 @@ def test_a_run_that_has_to_end_gets_no_further_manager_and_no_further_allocation
     assert not codes
     assert given_back == ["8"]
     assert f"{why}, and jobs are left." in capsys.readouterr().out
-    books = read_chain_state(tmp_path)
-    assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
+    chain = read_chain_state(tmp_path)
+    assert (chain.allocations, chain.cancelled, chain.exit_code) == (["7"], "7", JOBS_LEFT)
 
 
 def test_no_allocation_follows_one_whose_cancellation_was_not_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

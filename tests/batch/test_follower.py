@@ -18,11 +18,11 @@ def programs(tmp_path: Path) -> SlurmPrograms:
     return SlurmPrograms(tmp_path)
 
 
-def follow(programs: SlurmPrograms, books: ChainState, lines: list[str]) -> int:
+def follow(programs: SlurmPrograms, chain: ChainState, lines: list[str]) -> int:
     directory = programs.path.parent / "notes"
-    write_chain_state(directory, books)
+    write_chain_state(directory, chain)
     environ = environment(PATH=str(programs.path))
-    return Follower(SYSTEM.queue, directory, books.allocations[0], 3, environ, lines.append).wait()
+    return Follower(SYSTEM.queue, directory, chain.allocations[0], 3, environ, lines.append).wait()
 
 
 def test_the_output_of_every_allocation_is_shown_even_of_very_short_ones(

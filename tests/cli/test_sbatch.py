@@ -164,10 +164,10 @@ def left(tmp_path: Path) -> Path:
     return tmp_path / ".qcgpjm-service-left"
 
 
-def remember(run_dir: Path, shape: AllocationSpec, job_id: str = "5", books: ChainState | None = None) -> None:
+def remember(run_dir: Path, shape: AllocationSpec, job_id: str = "5", chain: ChainState | None = None) -> None:
     """An earlier submission of this run."""
     directory = run_dir.with_name(".qcgpjm-alloc-left")
-    write_chain_state(directory, books or ChainState([job_id], exit_code=4))
+    write_chain_state(directory, chain or ChainState([job_id], exit_code=4))
     write_submission(directory, Submission(job_id, str(run_dir), shape))
 
 
