@@ -1,9 +1,9 @@
-"""Who may read the dashboard, decided from the headers of a request alone.
+"""Access rules of the dashboard, applied to the headers of a request.
 
-Everybody on the machine can connect to a loopback port, and every web page can make a browser send requests to it. So a
-request needs the token of this dashboard, or the cookie for which the token was exchanged, and must come from a page of
-the dashboard itself: the names of hosts are checked against rebound DNS names, `Origin` and `Sec-Fetch-Site` against
-pages of other origins, also those on another port of this machine.
+Every user of the machine can connect to a loopback port, and every web page can make a browser send requests to it. So
+a request needs the token of this dashboard, or the cookie for which the token was exchanged, and must come from a page
+of the dashboard itself. The `Host` header is checked because of rebound DNS names, `Origin` and `Sec-Fetch-Site`
+because of pages of other origins, including pages on another port of this machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Refused(NamedTuple):
 
 
 def host_name_of(host: str) -> str | None:
-    """The name in a `Host` header, without the port and in lower case; None for anything else."""
+    """The name in a `Host` header, without the port and in lower case; None for an invalid header."""
     found = _HOST.fullmatch(host)
     return None if found is None else found[1].lower()
 
@@ -40,9 +40,9 @@ class Access:
     """The secrets of one dashboard, and the rules by which requests are let in."""
 
     def __init__(self, allowed_hosts: Iterable[str] = (), *, control: bool = False) -> None:
-        """`allowed_hosts`: names under which proxies show the dashboard. `control`: jobs may be changed."""
+        """`allowed_hosts`: host names of proxies. `control`: jobs may be changed."""
         self.token = secrets.token_urlsafe(32)
-        """The token in the address that is given to the user."""
+        """The token in the printed address."""
         self.control = control
         self._session = secrets.token_urlsafe(32)
         # Cookies of all ports of a host are sent together: dashboards need different names.
@@ -59,7 +59,7 @@ class Access:
         return _same(given, self.token)
 
     def check_host(self, headers: Mapping[str, str]) -> Refused | None:
-        """Refuse names of hosts under which nobody serves the dashboard."""
+        """Refuse requests with an unknown host name."""
         name = host_name_of(headers.get("Host", ""))
         if name in self._hosts:
             return None
@@ -80,7 +80,7 @@ class Access:
         return None
 
     def check_page(self, headers: Mapping[str, str]) -> Refused | None:
-        """The same for the page and its parts, which links of other pages may lead to."""
+        """Check requests for the page and its parts as in `check_read`, but allow links from other pages."""
         if not self.is_known(headers):
             return self.check_read(headers)
         return None
@@ -112,7 +112,7 @@ class Access:
         return False
 
     def _own_origin(self, headers: Mapping[str, str]) -> bool:
-        """Whether the origin is the dashboard itself: the same host and port, or a proxy that was named."""
+        """Whether the origin is the dashboard itself: the same host and port, or a known proxy."""
         origin = headers.get("Origin")
         if origin is None:
             return True

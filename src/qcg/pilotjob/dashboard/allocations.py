@@ -1,4 +1,4 @@
-"""The allocations of a run, as far as its files tell."""
+"""The allocations of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class AllocationLine(Struct, frozen=True):
     current: bool
     """The latest manager used its nodes."""
     nodes: int | None = None
-    """Of the current one."""
+    """The number of nodes of the current allocation; None for other allocations."""
     cores: int | None = None
 
 
 def allocations_of(run: FollowedRun) -> list[AllocationLine]:
-    """In the order of their submission. The batch system is not asked: that may take long."""
+    """The allocations in the order of their submission. The batch system is not queried, because that may take long."""
     try:
         submitted = recorded_allocations(run.run_dir)
     except BatchError:

@@ -1,4 +1,4 @@
-"""The addresses of the dashboard that give data: parameters in, JSON out."""
+"""The data addresses of the dashboard: they take parameters and return JSON."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def error_content(sentence: str) -> bytes:
 
 
 def problem_of(error: JournalError) -> WrongRequest:
-    """A registry that cannot be read, as an answer."""
+    """The answer if the registry cannot be read."""
     return WrongRequest(printable(str(error)), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -212,7 +212,7 @@ def _quoted(text: str) -> str:
 
 
 def _window(given: Parameters, timeline: Timeline) -> tuple[float, float]:
-    """The times between which something is shown; the whole run by default."""
+    """The window of time to show; the whole run by default."""
     first = _number(given, "first", float, timeline.first)
     last = _number(given, "last", float, timeline.last)
     if last < first:

@@ -10,8 +10,8 @@ from contextlib import suppress
 class Connections:
     """Connections with their threads. All methods may be called from any thread.
 
-    Everybody on the machine can connect to a port. When there are too many connections, a new one replaces the oldest
-    one without token or cookie, so that unauthenticated clients cannot use up the limit."""
+    Every user of the machine can connect to the port. If there are too many connections, a new one replaces the oldest
+    one without token or cookie, so that unauthenticated clients cannot exhaust the limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most

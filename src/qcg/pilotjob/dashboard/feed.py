@@ -1,4 +1,4 @@
-"""Summaries for many browsers from one source: one thread waits for the next summary while somebody looks."""
+"""Summaries for many browsers from one source: one thread waits for the next summary while browsers are connected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.watch.source import RunSource
 log = logging.getLogger(__name__)
 
 IDLE = 30.0
-"""Seconds without a question after which the source is not asked any more."""
+"""Seconds without a request after which the source is no longer queried."""
 STEP = 2.0
 """Seconds of one wait for the next summary."""
 PAUSE = 1.0
@@ -53,7 +53,7 @@ class SummaryFeed:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed:
                     return None
-                # In steps, so that the source is asked as long as somebody waits.
+                # Wait in steps, so that the source is queried while clients wait.
                 self._changed.wait(min(left, IDLE / 2))
 
     @property
@@ -70,7 +70,7 @@ class SummaryFeed:
             thread.join(STEP + PAUSE)
 
     def _ask(self) -> None:
-        """Note that somebody looks, and start the thread; the caller holds the lock."""
+        """Note the time of a request, and start the thread; the caller holds the lock."""
         self._asked = time.monotonic()
         if self._thread is None and not self._closed:
             self._latest, self._problem = None, ""
@@ -86,7 +86,7 @@ class SummaryFeed:
         try:
             self._run()
         finally:
-            # Also after an error that nobody expects: nobody may wait for ever.
+            # Also after an unexpected error: no client may wait for ever.
             with self._changed:
                 if self._thread is threading.current_thread():
                     self._thread, self._latest = None, None

@@ -26,15 +26,15 @@ MOST_HEAD = 32 << 10
 MOST_BODY = 1 << 20
 MOST_PARAMETERS = 50
 SECONDS_FOR_REQUEST = 10.0
-"""In which a whole request must arrive once its connection is open."""
+"""Seconds within which a whole request must arrive after its connection is open."""
 SECONDS_IDLE = 60.0
-"""After which a connection without a request is closed."""
+"""Seconds after which a connection without a request is closed."""
 SECONDS_FOR_STRANGERS = 3.0
-"""The same until a first request has shown the token or the cookie, and in which that request must arrive."""
+"""Both limits until a first request with the token or the cookie has arrived."""
 SECONDS_TO_SEND = 20.0
-"""In which a client must take an answer, or the next event."""
+"""Seconds within which a client must accept an answer, or the next event."""
 SECONDS_BETWEEN_SIGNS = 15.0
-"""Between two lines of an idle event stream."""
+"""Seconds between two lines of an idle event stream."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src"
@@ -63,7 +63,7 @@ class Parts(Protocol):
 
 
 class _TooMuch(OSError):
-    """The client sends more, or more slowly, than it may."""
+    """The client exceeds the limits of size or time."""
 
 
 class RequestReader(io.RawIOBase):
@@ -75,7 +75,7 @@ class RequestReader(io.RawIOBase):
         self._deadline = 0.0
 
     def begin(self, size: int, seconds: float) -> None:
-        """Allow so many further bytes, in so many seconds."""
+        """Set the limits for the next bytes: their number, and the seconds within which they must arrive."""
         self._left = size
         self._deadline = time.monotonic() + seconds
 
@@ -218,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send_answer(self.parts.api.act(body))
 
     def _let_in(self, refused: Refused | None) -> None:
-        """Keep the connection of a client that may ask. Raises WrongRequest for others."""
+        """Keep the connection of an authorized client. Raises WrongRequest for others."""
         if refused is not None:
             raise _refusal(refused)
         if not self._is_known:
@@ -228,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _exchange(self, headers: dict[str, str], tokens: list[str]) -> None:
-        """Exchange the token for the cookie, and lead to the page without the token in its address."""
+        """Exchange the token for the cookie, and redirect to the page without the token in its address."""
         if len(tokens) != 1 or not self.parts.access.is_token(tokens[0]):
             raise WrongRequest(
                 "This token is not that of this dashboard: open the address that `qcg-pm dashboard` printed last.",
@@ -300,7 +300,7 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(SECONDS_TO_SEND)
         self._status_sent = True
         self.send_response_only(HTTPStatus.OK)
-        # Proxies such as nginx would keep events back until a buffer is full.
+        # Proxies such as nginx would delay events until a buffer is full.
         more = ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")
         for name, value in (*_COMMON, *more, ("Connection", "close")):
             self.send_header(name, value)

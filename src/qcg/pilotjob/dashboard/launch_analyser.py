@@ -1,4 +1,4 @@
-"""The analysis of launches for the dashboard: computed by a process of its own, because it needs much memory."""
+"""The analysis of launches for the dashboard, computed in a separate process because it needs much memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from qcg.pilotjob.report.launch_analysis import analyse_launches
 from qcg.pilotjob.watch.open import FollowedRun
 
 PART_OF_TIME = 0.05
-"""The largest part of the time that goes into analyses of a run that changes."""
+"""The largest share of time spent on analyses of a changing run."""
 LONGEST = 600.0
 """Seconds after which an analysis is given up."""
 
 
 class LaunchAnalyser:
-    """Gives the latest analysis, and computes a newer one when the run has changed."""
+    """Returns the latest analysis, and computes a newer one after a change of the run."""
 
     def __init__(self, run: FollowedRun) -> None:
         self._run = run

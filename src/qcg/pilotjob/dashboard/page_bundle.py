@@ -1,4 +1,4 @@
-"""Puts the page into one file: styles, modules and data inside, nothing loaded from anywhere.
+"""Bundles the page into one file with styles, modules and data, so that the page loads no other file.
 
 Modules of the page import each other by lines of one form, `import { a, b } from "./name.js";`, and export
 declarations. Each becomes a function that returns its exports; the functions are called in the order of their imports.

@@ -1,4 +1,4 @@
-"""The data of a page in one file: all of a small run; of a large one the failed jobs and as many others as fit."""
+"""The data of a page in one file. Of a large run, the failed jobs and as many other jobs as fit."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ PAGE = 1000
 MOST_NODES_OF_GRAPH = 60
 DEPTH_OF_GRAPH = 2
 MOST_ATTEMPTS = 20_000
-"""Attempts, once for each of their cores, up to which the timeline has them one by one."""
+"""Most attempts, counted once for each of their cores, that the timeline lists one by one."""
 MOST_BINS = 2000
 MOST_CELLS = 250_000
 """Bins of all rows of the timeline together."""
 FEWEST_BINS = 100
-"""Bins of a row, with fewer of which rows of cores are left out."""
+"""Least bins of a row; with fewer, rows of cores are left out."""
 CELLS_AT_A_TIME = 30_000
 
 T = TypeVar("T")
 
 
 class Listed(Struct, frozen=True):
-    """Lines of a list, and how many it would have."""
+    """Lines of a list, and the length of the whole list."""
 
     total: int
     lines: tuple[JobLine, ...]
@@ -55,7 +55,7 @@ class TimelineData(Struct, frozen=True):
 
 
 class ReportData(Struct, frozen=True):
-    """The answers that the page needs, by address where they depend on a job."""
+    """The answers that the page needs. Answers about a job are stored by address."""
 
     summary: RunSummary
     jobs: Listed
@@ -91,7 +91,7 @@ def read_report_data(run: FollowedRun) -> ReportData:
 
 
 def _listed(run: FollowedRun, query: JobQuery, most: int) -> Listed:
-    """All lines if they are few, else failed ones, the slowest, and as many others as fit."""
+    """All lines of a short list; else failed jobs, the slowest jobs, and as many others as fit."""
     total = run.jobs(replace(query, limit=1)).total
     chosen: dict[str, JobLine] = {}
     queries = [query]
@@ -143,7 +143,7 @@ def _within(most: int, items: Iterable[T]) -> Iterator[T]:
 
 
 def _most_interesting(jobs: Listed, iterations: dict[str, Listed]) -> list[str]:
-    """Names of jobs and iterations: of failed ones first."""
+    """Names of jobs and iterations, failed ones first."""
     lines = [*jobs.lines, *(line for listed in iterations.values() for line in listed.lines)]
     return [line.name for line in sorted(lines, key=lambda line: line.state != "FAILED")][:MOST_DETAILS]
 

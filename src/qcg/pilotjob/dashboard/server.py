@@ -28,7 +28,7 @@ MOST_CONNECTIONS = 100
 LONGEST_SOCKET_PATH = 107
 """Bytes of the path of a Unix socket on Linux."""
 SECONDS_TO_END = 2.0
-"""In which connections end when the server does."""
+"""Seconds within which connections end when the server ends."""
 
 
 class CannotServe(Exception):
@@ -72,12 +72,12 @@ class DashboardServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().process_request_thread(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Called at the end of each connection, also of one for which no thread could be started."""
+        """Called at the end of each connection, even if no thread could be started for it."""
         self.connections.leave(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Called for errors that nobody expects, with the exception at work."""
+        """Called for unexpected errors, while the exception is handled."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             log.error("a connection was ended by an error", exc_info=error)

@@ -1,4 +1,4 @@
-"""The timeline of a run for many requests: built once for each state of the registry, in the background."""
+"""Caches the timeline of a run: built in the background, once for each version of the registry."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from qcg.pilotjob.report.timeline import Timeline
 from qcg.pilotjob.watch.open import FollowedRun
 
 PART_OF_TIME = 0.05
-"""The largest part of the time that goes into building timelines of a run that changes."""
+"""The largest share of time spent on building timelines of a changing run."""
 SHORTEST_AGE = 1.0
 """Seconds for which a timeline is shown before the next one is built."""
 
 
 class TimelineKeeper:
-    """Gives the latest timeline at once, and builds a newer one when somebody has asked."""
+    """Returns the latest timeline at once, and builds a newer one after a request."""
 
     def __init__(self, run: FollowedRun) -> None:
         self._run = run
@@ -38,7 +38,7 @@ class TimelineKeeper:
             return self._latest
 
     def prepare(self) -> None:
-        """Build the first timeline before somebody asks for it."""
+        """Build the first timeline before the first request."""
         with self._changed:
             if self._latest is None:
                 self._build_if_due()

@@ -31,12 +31,12 @@ NONE_STARTED = "none of its iterations was started, because of what they wait fo
 def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
     """The report on a run directory, or on the newest one in a working directory.
 
-    At most `most` of the slowest and of the failed jobs are listed. `ended`: the caller knows that the manager has
-    ended, even if the manager could not write that.
+    At most `most` of the slowest and of the failed jobs are listed. `ended`: the manager has ended, even if the
+    registry does not say so.
     """
     try:
         run_dir, foreign = run_of(path)
-        # Checked before the registry is read: the report of a manager that ends meanwhile is then complete.
+        # Checked before the registry is read: if the manager ends in between, the report is still complete.
         at_work = not (ended or foreign) and has_manager(run_dir)
         with snapshot(run_dir / FILE_NAME, foreign=foreign, whole=not ended) as connection:
             return _Report(run_dir, connection, foreign).of(summarise(connection, most, at_work=at_work))
@@ -45,7 +45,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
 
 
 def run_of(path: Path) -> tuple[Path, bool]:
-    """The run to report on, and whether it belongs to another user, whose runs are only found by their own path."""
+    """The run to report on, and whether it belongs to another user: such a run is found only by its run directory."""
     try:
         return newest_readable_run(path), False
     except ForeignRunError:
@@ -90,7 +90,7 @@ class _Report:
         )
 
     def _own_core_seconds(self, summary: Summary) -> float:
-        """Core seconds without those of remote hosts, whose cores do not belong to the run."""
+        """Core-seconds on nodes of the run, without remote hosts."""
         return math.fsum(
             seconds for node, seconds in summary.core_seconds.items() if node not in self.failures.remote_sites
         )

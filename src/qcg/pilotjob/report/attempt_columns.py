@@ -37,9 +37,9 @@ class JobNames(Struct):
     text: bytes
     """All names, one after another."""
     offsets: array[int]
-    """Where the name of each job begins, and where the last one ends."""
+    """Offset of the name of each job in `text`, and the end of the last name."""
     iterations: dict[int, Iteration | None]
-    """Of jobs with iterations; None where the description is damaged."""
+    """The iterations of each iterated job; None if its description is damaged."""
 
     def name(self, place: int) -> str:
         """The name of a job or iteration, from its key in the registry."""
@@ -54,7 +54,7 @@ class JobNames(Struct):
 
 
 class AttemptColumns(Struct):
-    """Attempts that have started, also those that were repeated."""
+    """All attempts that have started, including repeated ones."""
 
     places: array[int]
     numbers: array[int]
@@ -107,7 +107,7 @@ def read_columns(connection: sqlite3.Connection) -> AttemptColumns:
 
 
 class _Numbered(dict[Any, int]):
-    """Numbers its keys in the order in which they are first asked for."""
+    """Numbers keys in the order of their first lookup."""
 
     def __missing__(self, key: Any) -> int:
         number = self[key] = len(self)

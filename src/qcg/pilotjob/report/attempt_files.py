@@ -51,12 +51,12 @@ def open_registry(path: Path) -> Iterator[tuple[sqlite3.Connection, Path, bool]]
 
 @contextlib.contextmanager
 def open_attempts(path: Path) -> Iterator[Iterator[AttemptRow]]:
-    """The attempts of a run, as `open_registry` finds it."""
+    """The attempts of a run; `path` as in `open_registry`."""
     with open_registry(path) as (connection, run_dir, foreign):
         directory = run_dir.absolute()
-        # The registry of another user's run may name any file, also a private one of the caller.
+        # The registry of another user's run may name any file, including private files of the caller.
         rows = None if foreign else RowFiles(os.fspath(directory.parent), os.fspath(directory / ROWS)).row
-        # Left unread, the rows would be closed after their connection.
+        # Close the rows before their connection, even if the caller has not read all of them.
         with contextlib.closing(read_attempts(connection, rows)) as found:
             yield found
 

@@ -32,7 +32,7 @@ class AttemptRow(Struct, frozen=True, gc=False):
     attempt: int
     """The number of the attempt."""
     state: str
-    """An attempt that was repeated is FAILED, or CANCELED when its job was cancelled or its manager ended."""
+    """State of the attempt. A repeated attempt is FAILED, or CANCELED if its job was cancelled or its manager ended."""
     cause: str
     """Why it was repeated: a cause of `retry.on`, or `cancel`, `closed`, `failed`; empty for the last attempt."""
     submitted: float
@@ -42,7 +42,8 @@ class AttemptRow(Struct, frozen=True, gc=False):
     queue_seconds: float | None
     """From the submission, the rerun, or the end of the attempt before, until it was scheduled."""
     launch_seconds: float | None
-    """From being scheduled to its start. Short jobs are sent to nodes ahead: this includes their wait for the core."""
+    """Seconds from being scheduled to the start. Short jobs are sent to nodes ahead of time: this includes their wait
+    for a core there."""
     run_seconds: float | None
     """From its start to its end."""
     nodes: str
@@ -52,22 +53,22 @@ class AttemptRow(Struct, frozen=True, gc=False):
     allocation: str
     """Nodes and cores: `n1[0:1],n2[0]`."""
     gpus: float
-    """The number of its GPUs; a part of a GPU counts as such."""
+    """The number of its GPUs; may be a fraction."""
     exit_code: int | None
     cpu_seconds: float | None
     cpu_efficiency: float | None
-    """The part of the time of its cores that it has used, from 0 to 1; None on several nodes."""
+    """CPU time divided by the time of its cores, from 0 to 1; None on several nodes."""
     max_memory: int | None
     """Peak memory in bytes."""
     requested_memory: int | None
-    """Bytes of memory that it had asked for on each node."""
+    """Bytes of memory that the job requested on each node."""
     minor_faults: int | None
     major_faults: int | None
     read_bytes: int | None
     written_bytes: int | None
     message: str
     parameters: str
-    """The parameters of an iteration as JSON; empty where it has none besides its index, or they cannot be read."""
+    """The parameters of an iteration as JSON; empty if it has only an index, or if the parameters cannot be read."""
 
 
 USAGE = "cpu_seconds", "cpu_efficiency", "max_memory", "minor_faults", "major_faults", "read_bytes", "written_bytes"
@@ -87,9 +88,10 @@ class _Job(NamedTuple):
 
 
 def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None) -> Generator[AttemptRow, None, None]:
-    """All attempts in the order of submission, those of a job or iteration in order. Nothing is kept in memory.
+    """All attempts in the order of submission; attempts of one job or iteration in the order of their numbers. Rows are
+    not kept in memory.
 
-    `rows`: reads files of parameters; without it, parameters from files are left out.
+    `rows`: a reader of parameter files; without it, parameters from files are left out.
     """
     jobs = _jobs(connection)
     job = _Job(-1, "", 0.0, None)
@@ -152,7 +154,7 @@ def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | Non
 
 
 def _between(first: float | None, last: float | None) -> float | None:
-    """Seconds between two known times. Clocks may have been set back."""
+    """Seconds between two known times; at least 0, because clocks may be set back."""
     return max(last - first, 0.0) if first and last else None
 
 

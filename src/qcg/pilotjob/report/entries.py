@@ -41,7 +41,7 @@ def _shared_allocation(grant: Grant) -> str:
 def _allocation(grant: Grant) -> str:
     if len(grant.parts) != 1:
         return _shared_allocation(grant)
-    # Not from a cache: on a large machine, the same cores come again after it has dropped them.
+    # Not cached: on a large machine, a grant returns only after a cache has dropped it.
     part = grant.parts[0]
     return f"{_shared_text(part.node)}[{':'.join(map(str, part.cores))}]"
 

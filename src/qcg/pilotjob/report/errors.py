@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ReportError(Exception):
-    """A report could not be written or created; the message says which file, why, and what to do."""
+    """A report could not be written or created. The message names the file, the reason and the remedy."""

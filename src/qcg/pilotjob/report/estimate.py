@@ -24,7 +24,7 @@ LEAST_DEVIATION = 0.05
 
 
 class Left(NamedTuple):
-    """Remaining work besides the loads, and limits on its speed."""
+    """Remaining work other than the loads, and limits on the speed of the run."""
 
     dependent: int = 0
     """Jobs and iterations that wait for others."""
@@ -33,7 +33,7 @@ class Left(NamedTuple):
     overhead: float = 1.0
     """The time for which cores are held, divided by the time in which attempts run."""
     start_rate: float | None = None
-    """Starts per second, where they and not the cores limit the run."""
+    """Starts per second, if the rate of starts limits the run and not the cores."""
 
 
 def estimate(now: float, loads: Sequence[Load], left: Left) -> Estimate | None:

@@ -14,12 +14,12 @@ STATE_NAMES = tuple(state.name for state in State)
 
 
 AGENT_MEMORY = 32 << 20
-"""Bytes. Linux counts for each process at least the memory of the agent that has started it, about 25 MiB: a peak below
-this is no measurement of the job."""
+"""Bytes. For each process, Linux reports at least the memory of the agent that started it, about 25 MiB. A lower peak
+says nothing about the job."""
 
 
 def peak_text(peak: int) -> str:
-    """Peak memory for people: `159.5 MiB`, or `< 28 MiB` where it may be that of the agent."""
+    """Peak memory for people: `159.5 MiB`, or `< 28 MiB` if the peak may be the memory of the agent."""
     return bytes_text(peak) if peak >= AGENT_MEMORY else f"< {(peak >> 20) + 1} MiB"
 
 

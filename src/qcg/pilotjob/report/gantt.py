@@ -33,7 +33,7 @@ SMALL = 10.5
 
 
 class _Frame(NamedTuple):
-    """Where the rows are, and which time they show."""
+    """Position of the rows, and the time range they show."""
 
     left: float
     right: float
@@ -187,13 +187,13 @@ def _bar(bar: Bar, y: float, tall: float, frame: _Frame) -> Iterator[Shape]:
 
 
 def _failure_mark(left: float, y: float, wide: float, tall: float) -> Rect:
-    """A line along the lower edge of a bar: failures are seen without colour, too."""
+    """A line along the lower edge of a bar marks a failure without colour."""
     high = max(1.0, tall * 0.12)
     return Rect(left, y + tall - 2 * high, wide, high, "page")
 
 
 def _cells(row: TimelineRow, y: float, tall: float, frame: _Frame) -> Iterator[Shape]:
-    """Bins, all of one shade together, and failures in front of them."""
+    """Bins, grouped by shade, and failures in front of them."""
     assert row.busy is not None
     assert row.counts is not None
     assert row.failures is not None

@@ -71,7 +71,7 @@ class HistoryBins:
         )
 
     def _bin_of(self, at: float) -> int:
-        """The number of the bin of a time, which exists then."""
+        """The number of the bin of a time. Adds the bin if it does not exist."""
         while at - self.first >= self.width * MOST_BINS:
             self._double()
         number = int((at - self.first) / self.width)

@@ -38,7 +38,7 @@ class SlowLaunch(Struct, frozen=True):
     attempt: int
     seconds: float
     at: float
-    """When its cores were free and it was scheduled."""
+    """Time at which it was scheduled and its cores were free."""
     node: str
 
 
@@ -64,9 +64,9 @@ class NodeUse(Struct, frozen=True):
     """Core-seconds."""
     gap_seconds: float
     efficiency: float | None
-    """Of its cores, each between its first and its last attempt."""
+    """Efficiency of its cores, each between its first and its last attempt."""
     utilisation: float | None
-    """The part of the time of its cores from the first submission to the last event that attempts had."""
+    """Core-seconds of attempts divided by the core-seconds from the first submission to the last event."""
 
 
 class LaunchAnalysis(Struct, frozen=True):
@@ -81,7 +81,7 @@ class LaunchAnalysis(Struct, frozen=True):
     """Seconds between two attempts on a core."""
     largest_gaps: list[Gap]
     efficiency: float | None
-    """Of all cores, each between its first and its last attempt."""
+    """Efficiency of all cores, each between its first and its last attempt."""
     nodes: list[NodeUse]
     cores: list[CoreUse]
 
@@ -164,7 +164,7 @@ def _launches(columns: AttemptColumns, lanes: list[CoreLane]) -> tuple[array[flo
     for lane in {id(one.lane): one.lane for one in lanes}.values():
         free = 0.0
         for attempt, end in zip(lane.attempts, lane.ends, strict=True) if lane is not None else ():
-            # Where attempts overlap, by clocks that differ, nothing is known of the wait for the core.
+            # Attempts overlap if clocks differ: then the wait for the core is unknown.
             ready[attempt] = max(ready[attempt], min(free, columns.starts[attempt]))
             free = max(free, end)
     return array("d", (max(start - at, 0.0) for start, at in zip(columns.starts, ready, strict=True))), ready

@@ -34,7 +34,7 @@ class _Family(Struct, frozen=True):
     kind: Literal["gauge", "counter"]
     help: str
     samples: Mapping[str, float]
-    """By the value of `label`."""
+    """Values by the value of `label`."""
     label: str = ""
     """The label besides `run`; without one there is one sample."""
 
@@ -45,7 +45,7 @@ def metrics_text(summary: RunSummary) -> str:
     for family in _families(summary):
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
         suffix = "_total" if family.kind == "counter" else ""
-        # Names that differ only in what is cut off have one series: readers refuse a text that has a series twice.
+        # Names that are equal after the cut share a series: readers reject a text with duplicate series.
         values: dict[str, float] = {}
         for value_of_label, value in family.samples.items():
             labels = {"run": summary.run, family.label: value_of_label} if family.label else {"run": summary.run}

@@ -62,12 +62,12 @@ class Picture(NamedTuple):
     width: float
     height: float
     title: str
-    """Its content in words, for people who do not see it."""
+    """Alternative text for screen readers."""
     shapes: tuple[Shape, ...]
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is: the average of common fonts."""
+    """Approximate width of a text in common fonts."""
     return len(text) * size * 0.56
 
 

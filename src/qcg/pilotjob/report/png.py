@@ -62,7 +62,7 @@ def _paint(draw: Any, shape: Shape) -> None:
 
 
 def _box(left: float, top: float, right: float, bottom: float) -> tuple[int, int, int, int]:
-    """In pixels, of which Pillow includes the last ones."""
+    """The box in pixels. Pillow includes the last row and column."""
     x, y = round(left * SCALE), round(top * SCALE)
     return x, y, max(round(right * SCALE) - 1, x), max(round(bottom * SCALE) - 1, y)
 

@@ -13,7 +13,7 @@ _WORDS = ((State.FAILED, "failed"), (State.CANCELED, "cancelled"), (State.OMITTE
 WIDEST_BAR = 30
 NARROWEST_BAR = 8
 UNCERTAIN = 0.5
-"""Width of the expected time, relative to the time itself, from which on both ends are shown."""
+"""Relative uncertainty of the expected time above which a range is shown."""
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -23,7 +23,7 @@ def progress_line(state: CoreState) -> str:
     if sum(state.iteration_counts):
         parts.append(_done(state.iteration_counts, "iterations"))
     parts.append(f"{state.executing} running")
-    # Iterations one by one, as in the bar and in the lines about failures.
+    # Iterations count separately, as in the bar and in the lines about failures.
     parts += [f"{state.unit_counts[end]} {word}" for end, word in _WORDS if state.unit_counts[end]]
     parts.append(f"{state.pool.taken_cores} of {state.pool.total_cores} cores busy")
     return ", ".join(parts)

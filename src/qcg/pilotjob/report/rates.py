@@ -10,9 +10,9 @@ from qcg.pilotjob.report.run_summary import Rates
 WINDOW = 60.0
 """Seconds over which rates are counted."""
 LONG_WINDOW = 3600.0
-"""Seconds over which they are counted while attempts end rarely."""
+"""Seconds over which rates are counted if few attempts end."""
 ENOUGH_ENDS = 10
-"""Ends in a window that make a rate; with fewer, a longer window is used."""
+"""Ends in a window that are enough for a rate; with fewer, the longer window is used."""
 LONG_STEP = 15.0
 """Seconds between the samples of the longer window."""
 SHORTEST = 1.0

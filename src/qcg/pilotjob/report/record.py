@@ -86,9 +86,9 @@ class JobEnd(Struct, frozen=True, gc=False):
 
 
 def cpu_efficiency(usage: Usage | None, grant: Grant | None, seconds: float | None) -> float | None:
-    """The part of the time of its cores that an attempt has used, from 0 to 1; None where it is not known.
+    """CPU time of an attempt divided by the time of its cores, from 0 to 1; None if unknown.
 
-    On several nodes only the processes of the first one are counted.
+    On several nodes, only processes on the first node count.
     """
     if usage is None or grant is None or not seconds or seconds <= 0 or len(grant.parts) != 1 or not grant.ncores:
         return None

@@ -85,8 +85,8 @@ def _add(groups: FailureGroups, failures: Iterable[Failures]) -> None:
 
 
 class _Flow:
-    """Core-seconds in use in each bin, from starts and ends: an attempt counts from its start to the end of that bin,
-    in all later bins, and not from its end on."""
+    """Core-seconds in use in each bin. The start of an attempt adds its cores from that time on; its end subtracts
+    them."""
 
     def __init__(self, bins: int) -> None:
         self._in_bin = [0.0] * bins

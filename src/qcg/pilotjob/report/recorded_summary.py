@@ -98,7 +98,7 @@ def _waiting(connection: sqlite3.Connection, units: Counter[State]) -> Iterator[
 
 
 def _held(connection: sqlite3.Connection, seq: int, position: int) -> int:
-    """The number of iterations, or jobs without iterations, that a hold is about."""
+    """The number of iterations, or jobs without iterations, that a hold affects."""
     if position >= 0:
         return 1
     record = queries.job_record(connection, seq)

@@ -16,7 +16,7 @@ _SECONDS = re.compile(rb"\d\d\.\d{6}")
 
 
 class Key(NamedTuple):
-    """Identifies an entry. The name alone does not: after a job was removed, its name may be used again."""
+    """Identifies an entry. A name is not enough: after a job was removed, another job may get its name."""
 
     name: bytes
     state: bytes

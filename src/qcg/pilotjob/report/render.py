@@ -25,7 +25,7 @@ WHY_NOT_FINAL = {
 MOST_UNREADABLE = 20
 """Most lines about parts of the registry that could not be read."""
 NODE_LOST = "node lost"
-"""How the messages of jobs begin that failed because their node was lost."""
+"""Prefix of the messages of jobs that failed because their node was lost."""
 
 
 def render_json(report: RunReport, **more: Any) -> str:
@@ -125,7 +125,7 @@ def _times(report: RunReport) -> list[Line]:
 
 
 def times_table(rows: Sequence[tuple[str, Statistics | None]]) -> list[Line]:
-    """Statistics of times that are known, by name."""
+    """A table with statistics of times, one row for each name, without unknown times."""
     columns = ("least", "median", "mean", "95 %", "most")
     known = [[name, *_durations_of(statistics)] for name, statistics in rows if statistics is not None]
     return table_lines(["time", *columns], known, columns)

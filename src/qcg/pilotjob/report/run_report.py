@@ -24,11 +24,11 @@ class Slow(Struct, frozen=True):
     seconds: float
     allocation: str
     cpu_efficiency: float | None = None
-    """The part of the time of its cores that it has used, from 0 to 1; None where it is not known."""
+    """CPU time divided by the time of its cores, from 0 to 1; None if unknown."""
     max_memory: int = 0
     """Peak memory in bytes; 0 where it is not known."""
     requested_memory: int = 0
-    """Bytes of memory that it had asked for on each node; 0 when it had not."""
+    """Bytes of memory that the job requested on each node; 0 without a request."""
 
 
 class Failure(Struct, frozen=True):
@@ -83,14 +83,14 @@ class RunReport(Struct, frozen=True):
     cpu_seconds: float = 0.0
     """CPU time of all attempts whose usage is known."""
     cpu_efficiency: float | None = None
-    """The part of the core-seconds of these attempts that was CPU time, without attempts on several nodes."""
+    """CPU time of these attempts divided by their core-seconds, without attempts on several nodes."""
     max_memory: int = 0
     """Peak memory of the largest attempt, in bytes; 0 where it is not known."""
     memory_efficiency: float | None = None
-    """The largest part of the memory asked for that an attempt has used, without attempts whose peak may be the
-    memory of the agent; None when there are no others that asked for memory."""
+    """The largest ratio of peak memory to requested memory of an attempt. Attempts whose peak may be the memory of the
+    agent do not count; None without other attempts that requested memory."""
     unlisted: str = ""
-    """The job whose iterations are all failures that `failures` leaves out; empty when there are none, or of several
+    """The job to which all failures beyond `failures` belong; empty if there are none, or if they belong to several
     jobs."""
     repeated: dict[str, int] = {}
     """Number of attempts after which their jobs were queued again, by cause, the most frequent first."""

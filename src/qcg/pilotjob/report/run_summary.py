@@ -60,7 +60,7 @@ class Estimate(Struct, frozen=True):
     at: float
     earliest: float
     latest: float
-    """It is as likely as not that the run ends between these two times."""
+    """The run ends between `earliest` and `latest` with a probability of 50 %."""
     basis: str
     """The data it was computed from, in one sentence."""
 
@@ -146,7 +146,7 @@ def has_changed(before: RunSummary, after: RunSummary) -> bool:
 
 
 def _steady(summary: RunSummary) -> RunSummary:
-    """The summary without parts that change while nothing happens: its time, rates, and the length of the last bins."""
+    """The summary without parts that change over time alone: its time, rates, and the length of the last bins."""
     idle = not summary.running and not summary.used
     return replace(
         summary,

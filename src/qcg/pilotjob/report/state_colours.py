@@ -45,5 +45,5 @@ UNKNOWN = StateColour("", "#656a74", "#aab0b8", "?", "?")
 
 
 def colour_of(state: str) -> StateColour:
-    """How to show a state; one that this version does not know looks like a waiting one with a question mark."""
+    """How to show a state. A state unknown to this version looks like a waiting state with a question mark."""
     return STATE_COLOURS.get(state, UNKNOWN)

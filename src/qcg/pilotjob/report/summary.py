@@ -44,7 +44,7 @@ class Summary(Struct):
     failed: int
     failures: list[Outcome]
     unlisted: JobRecord | None
-    """The job whose iterations all other failures are; None when there are none, or of several jobs."""
+    """The job to which all unlisted failures belong; None if there are none, or if they belong to several jobs."""
     repeated: Counter[str]
     """Numbers of repeated attempts by cause."""
     omitted: list[JobRecord]
@@ -108,8 +108,8 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
 
 
 def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outcome], JobRecord | None]:
-    """The number of failures, the first ones by submission, and the job whose iterations all others are: failed
-    attempts, and jobs that failed without one."""
+    """The number of failures (failed attempts, and jobs that failed without an attempt), the first failures by
+    submission, and the job to which all others belong."""
     runs = aggregates.failed_attempts(connection, most)
     jobs = aggregates.jobs_failed_without_attempt(connection)
     found = [(run.seq, run.position, run) for run in runs] + [(seq, -1, None) for seq in jobs[:most]]
@@ -121,7 +121,7 @@ def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outc
 
 
 def _unlisted(connection: sqlite3.Connection, last: tuple[int, int], without_attempt: list[int]) -> JobRecord | None:
-    """The job whose iterations are all failures behind the last one that is listed."""
+    """The job to which all failures after the last listed one belong."""
     seqs = aggregates.failed_jobs_after(connection, place(*last))
     if len(seqs) != 1 or any((seq, -1) > last for seq in without_attempt):
         return None

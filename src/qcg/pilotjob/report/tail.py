@@ -24,7 +24,7 @@ def has_started(attempt: AttemptRecord | JobEnd) -> bool:
 
 
 def leading_to(sentence: str, source: str) -> str:
-    """A sentence about a failed job, with an announcement of the last lines of `source` that follow it."""
+    """A sentence about a failed job that introduces the last lines of `source`."""
     return f"{sentence.removesuffix('.')}; the end of {source}:"
 
 
@@ -54,7 +54,7 @@ def last_lines(path: str, most: int = LINES) -> list[str]:
 
 def _lines(data: bytes, most: int, *, is_cut: bool) -> list[str]:
     lines = data.decode(errors="replace").splitlines()
-    # The first line may have started before the part that was read.
+    # The first line may be incomplete.
     whole = lines[1:] if is_cut and len(lines) > 1 else lines
     return [printable(line, keep="\t") for line in whole[-most:]]
 

@@ -1,4 +1,4 @@
-"""The timeline of a run: the attempt on each core at any time, from sums that make every window cheap to draw."""
+"""The timeline of a run: the attempts of each core over time. Stored sums make every window cheap to draw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEWEST_BINS = 32
 MOST_BARS = 4000
 """The most attempts that are listed one by one, in all rows together."""
 PIXELS_PER_BAR = 6
-"""Rows list their attempts when these are on average at least as wide."""
+"""Least average width of attempts in pixels for which a row lists them one by one."""
 DIGITS = 4
 
 
@@ -65,13 +65,13 @@ class Throughput(Struct, frozen=True):
 
 
 class Timeline:
-    """All attempts of a run by node and core. Unchangeable, and usable from any thread.
+    """All attempts of a run by node and core. Immutable and thread-safe.
 
-    `first` and `last` are the times between which something is known of the run.
+    `first` and `last` are the first and the last recorded time of the run.
     """
 
     def __init__(self, columns: AttemptColumns, until: float | None = None) -> None:
-        """`until`: when attempts without an end are to end; by default, at the last known time."""
+        """`until`: the assumed end of attempts without an end; by default, the last recorded time."""
         known = max(chain(columns.starts, columns.ends), default=columns.submitted)
         self.last = known if until is None else max(known, until)
         self.first = min(columns.starts, default=columns.submitted)
@@ -200,7 +200,7 @@ def _fraction(part: float, whole: float) -> float:
 
 
 def _counted(moments: array[float], times: list[float]) -> list[int]:
-    """How many moments are in each bin; a bin has its end, not its begin."""
+    """The number of times in each bin. A bin includes its end and excludes its beginning."""
     first, end = bisect_right(moments, times[0]), bisect_right(moments, times[-1])
     if end - first > len(times):
         return _differences([bisect_right(moments, time) for time in times])

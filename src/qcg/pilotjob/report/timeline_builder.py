@@ -29,7 +29,7 @@ class NodeLoad(NamedTuple):
     node: str
     cores: int
     current: bool
-    """Whether the last manager has it."""
+    """Whether it is a node of the last manager."""
     load: Load | None
     """None when no attempt has run there."""
 
@@ -42,7 +42,7 @@ class Builder:
         self._starts = columns.starts
         after = map(math.nextafter, columns.starts, repeat(math.inf))
         self._ends = array("d", map(max, (end or last for end in columns.ends), after))
-        """Each after the start of its attempt."""
+        """Ends of attempts; each is after the start of its attempt."""
         self._by_grant: list[array[int]] = [array("I") for _ in columns.parts]
         for attempt, grant in enumerate(columns.grants):
             self._by_grant[grant].append(attempt)

@@ -14,7 +14,7 @@ BLOCK = 16
 
 
 class Profile(NamedTuple):
-    """Sums up to each of several times."""
+    """Cumulative sums at several times."""
 
     busy: list[float]
     """Core-seconds before each time."""
@@ -74,14 +74,14 @@ class Lane:
 
 
 class _Overlap:
-    """Further sums of a lane whose attempts overlap."""
+    """Additional sums for a lane with overlapping attempts."""
 
     def __init__(self, starts: array[float], ends: array[float]) -> None:
         self.reach = array("d", accumulate(ends, max))
         """The latest end of an attempt and all before it."""
         self._sorted_ends = array("d", sorted(ends))
         self._begins = array("d", map(max, starts, chain(starts[:1], self.reach)))
-        """Starts of the time in which no earlier attempt runs."""
+        """Times from which no earlier attempt runs."""
 
     def durations(self) -> Iterable[float]:
         """Seconds that each attempt adds: none, when it ends before an earlier one."""
@@ -129,7 +129,8 @@ class Steps:
     """Times at which a number of cores goes up. The area below it is found from sums of every 16 steps."""
 
     def __init__(self, times: array[float], cores: array[int] | None, origin: float) -> None:
-        """`origin`: sums of seconds since then are more exact than sums of seconds since 1970."""
+        """`origin`: the time from which seconds are counted: sums of small numbers are more exact than sums of seconds
+        since 1970."""
         self.times = times
         """Sorted."""
         self._cores = cores

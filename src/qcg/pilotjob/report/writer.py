@@ -104,7 +104,8 @@ class ReportWriter:
         self._size = min(self._size, length)
 
     def take_back_jobs(self, names: Collection[str], length: int) -> None:
-        """Drop the entries of these jobs and their iterations beyond this length, which has not been flushed since."""
+        """Drop the entries of these jobs and their iterations beyond this length. The caller has not flushed since the
+        report had this length."""
         dropped = {printable(name).encode() for name in names} | {name.encode() for name in names}
         kept, offset = [], self._size
         for entry in self._pending:

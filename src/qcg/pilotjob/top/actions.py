@@ -1,4 +1,4 @@
-"""Cancel, rerun, hold and release: asked for with a key, carried out after a confirmation."""
+"""Cancel, rerun, hold and release: requested with a key, carried out after a confirmation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qcg.pilotjob.top.notices import with_notice
 from qcg.pilotjob.watch.source import Action
 
 ACTIONS: dict[str, Action] = {"c": "cancel", "r": "rerun", "h": "hold", "u": "release"}
-"""Actions by the key that asks for them."""
+"""Actions by key."""
 
 
 def ask(model: Model, key: str) -> tuple[Model, tuple[Effect, ...]] | None:
@@ -36,7 +36,7 @@ def why_refused(model: Model, action: Action) -> str:
 
 
 def answer(model: Model, key: str) -> tuple[Model, tuple[Effect, ...]]:
-    """The model after the answer to its question: only `y` confirms."""
+    """The model after an answer to the confirmation; only `y` confirms."""
     question = model.question
     assert question is not None
     if key in ("y", "Y"):
@@ -47,7 +47,7 @@ def answer(model: Model, key: str) -> tuple[Model, tuple[Effect, ...]]:
 
 
 def _targets(model: Model) -> tuple[str, ...]:
-    """The names that an action is for: the job shown, or the marked jobs, or the selected one."""
+    """The jobs that an action applies to: the job shown, the marked jobs, or the selected job."""
     if model.view in ("job", "output"):
         shown = model.job if model.view == "job" else model.output
         return (shown.name,) if shown is not None else ()

@@ -42,7 +42,7 @@ SHORTEST_FRAME = 0.03
 
 
 def run_top(source: RunSource, look: Look, input_fd: int = 0, output_fd: int = 1) -> None:
-    """Show a run until the user quits or the terminal is gone. The terminal is restored however this ends."""
+    """Show a run until the user quits or the terminal is gone. The terminal is always restored."""
     terminal = Terminal(input_fd, output_fd, look)
     with _wakeups() as (wake_read, wake):
         app = _App(source, terminal, look, input_fd, wake_read, wake)
@@ -188,7 +188,7 @@ class _App:
         self._events.append(Resized(self._terminal.size()))
 
     def _suspend(self, process: int) -> None:
-        """Stop until the shell continues this process, with the terminal as it was. 0: the whole process group."""
+        """Restore the terminal and stop until the shell continues this process. 0: the whole process group."""
         self._terminal.leave()
         ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(process, signal.SIGTSTP)

@@ -1,4 +1,4 @@
-"""Bars and graphs of block characters, and of ASCII characters where the terminal has nothing else."""
+"""Bars and graphs of block characters, or of ASCII characters on terminals without UTF-8."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ASCII_LEVELS = " .:#"
 
 
 def shares(counts: Sequence[float], width: int) -> list[int]:
-    """Columns of a bar for each count: together `width`, and at least one for each count above 0 where they fit."""
+    """Columns of a bar for each count: `width` in total, and at least one for each count above 0 if possible."""
     total = sum(counts)
     if total <= 0 or width <= 0:
         return [0] * len(counts)
     exact = [count * width / total for count in counts]
     columns = [max(1, int(part)) if part > 0 else 0 for part in exact]
     while sum(columns) > width:
-        # From the longest part that has more than it should: the shortest ones keep their only column.
+        # Take columns from the longest part, so that the shortest parts keep their only column.
         columns[max(range(len(columns)), key=lambda place: (columns[place] > 1, columns[place]))] -= 1
     while sum(columns) < width:
         neediest = max(range(len(columns)), key=lambda place: exact[place] - columns[place])

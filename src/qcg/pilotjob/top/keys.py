@@ -1,8 +1,7 @@
 """Decodes terminal input into names of keys.
 
 A printable character is its own name; other keys are called `up`, `pagedown`, `enter`, `escape`, `ctrl-c` and so on.
-Sequences of unknown keys, and answers of the terminal, are dropped as a whole: none of their characters counts as a
-key.
+Sequences of unknown keys, and answers of the terminal, are dropped as a whole.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NUMBERED = {"1": "home", "4": "end", "5": "pageup", "6": "pagedown", "7": "home
 _CSI = re.compile(r"\x1b\[([0-?]*)[ -/]*([@-~])")
 _SS3 = re.compile(r"\x1bO([ -~])")
 _STRING = re.compile(r"\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)")
-"""Answers of a terminal, such as its colours: nobody pressed them."""
+"""Answers of a terminal, such as its colours, that are no key presses."""
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O|[\]P^_X][^\x07\x1b]*\x1b?)?\Z")
 
 
@@ -50,7 +49,7 @@ class KeyDecoder:
         return keys
 
     def expire(self) -> list[str]:
-        """The keys when no more input came in time: a single escape character was the Escape key."""
+        """The keys after a timeout without input: a single escape character is the Escape key."""
         held, self._held = self._held, ""
         return ["escape"] if held == "\x1b" else []
 
@@ -80,7 +79,7 @@ def _single(character: str) -> list[str]:
 
 
 def _sequence(text: str, place: int) -> tuple[list[str], int]:
-    """The key of the escape sequence at a place, if it is known, and the place after it."""
+    """The key of the escape sequence at a position, if known, and the position after it."""
     if found := _CSI.match(text, place):
         numbers, final = found.groups()
         known = _NUMBERED.get(numbers.split(";")[0]) if final == "~" else _FINAL.get(final)

@@ -1,4 +1,4 @@
-"""The list of jobs: moving in it, searching, filtering, sorting and marking. Only parts of it are ever read."""
+"""The list of jobs: move, search, filter, sort and mark. Only the part of the list around the screen is read."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def typing(model: Model, name: str) -> Step:
 
 
 def arrived(model: Model, rows: Rows) -> Step:
-    """Show a part of the list, unless another list is wanted by now. The selection follows its job."""
+    """Show an arrived part of the list, unless the list has changed. The selected job stays selected."""
     jobs = model.jobs
     if not rows.request.same_list(request_of(model)):
         return model, ()
@@ -125,7 +125,7 @@ def settle(model: Model) -> Step:
 
 
 def _is_known(model: Model) -> bool:
-    """Whether all rows on the screen have arrived, of this list or of the one before it."""
+    """Whether all rows on the screen are known, from this list or from the one before."""
     jobs, page = model.jobs, rows_on_screen(model.size)
     if jobs.rows is None or model.view != "jobs":
         return model.view != "jobs"
@@ -138,7 +138,7 @@ def _moved(model: Model, cursor: int) -> Step:
 
 
 def _changed(model: Model, jobs: JobsList) -> Step:
-    """Another list: it begins at its top. The rows of the one before stay on the screen until the new ones arrive."""
+    """Switch to another list and go to its top. The old rows stay on the screen until the new rows arrive."""
     keep = jobs.rows if jobs.job == model.jobs.job else None
     model = replace(model, jobs=replace(jobs, cursor=0, first=0, rows=keep))
     return model, refresh(model)

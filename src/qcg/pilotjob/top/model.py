@@ -1,4 +1,4 @@
-"""The state of the terminal view, the events that change it, and the effects that it asks for.
+"""The state of the terminal view, the events that change it, and the effects that it requests.
 
 All records are immutable. `update.handle` computes the next model from a model and an event; `render.render` draws a
 model. Neither does any I/O.
@@ -33,7 +33,7 @@ MOST_LINES = 5000
 """Lines of an output that are kept."""
 NOTICE_SECONDS = 10.0
 SETTLING_SECONDS = 30.0
-"""Seconds after a change in which jobs are read again and again: the copy of the registry lags behind the summary."""
+"""Seconds after a change during which jobs are read repeatedly: the copy of the registry lags behind the summary."""
 
 
 class Size(NamedTuple):

@@ -69,7 +69,7 @@ def arrived(model: Model, event: OutputArrived) -> Step:
 
 
 def _last_version(line: str) -> str:
-    """A line without the text that carriage returns have overwritten, as in progress displays of programs."""
+    """A line without text that was overwritten after a carriage return, as in progress bars."""
     return line.rstrip("\r").rpartition("\r")[2][:LONGEST_LINE]
 
 

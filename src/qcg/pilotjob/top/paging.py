@@ -1,4 +1,4 @@
-"""Reads one part of the list of jobs, in orders that a source does not know by itself."""
+"""Reads a part of the list of jobs, also in orders that the source does not provide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ATTENTION = (
 
 
 def fetch_rows(source: RunSource, request: JobsRequest) -> Rows:
-    """The part of the list that is asked for."""
+    """The requested part of the list."""
     total = 0
     lines: list[JobLine] = []
     for part in _parts(request):
@@ -39,7 +39,7 @@ def fetch_rows(source: RunSource, request: JobsRequest) -> Rows:
 
 
 def _parts(request: JobsRequest) -> list[JobQuery]:
-    """The queries whose results, one after another, are the list."""
+    """The queries whose concatenated results are the list."""
     if request.order != "attention":
         return [JobQuery(states=request.states, sort=request.order, descending=request.descending)]
     parts = []

@@ -34,7 +34,7 @@ KEYS = {
 
 
 def render(model: Model) -> Group:
-    """The whole screen: as many lines as it has, each of them of its width."""
+    """The whole screen: one line for each row of the terminal, each with its full width."""
     size = model.size
     return Group(*screen(model, size))
 
@@ -81,14 +81,14 @@ def _header(model: Model, width: int) -> Text:
 
 
 def _end_of(path: str, width: int) -> str:
-    """The end of a path that does not fit: the name of the run is there."""
+    """The end of a path that does not fit, because it has the name of the run."""
     if len(path) <= width:
         return path
     return "..." + path[len(path) - width + 3 :] if width > 3 else ""
 
 
 def _message(model: Model, width: int) -> Text:
-    """A question, a notice, or the trouble with reading the run."""
+    """A confirmation question, a notice, or the reason why the run cannot be read."""
     look = model.look
     if model.question is not None:
         names = model.question.names

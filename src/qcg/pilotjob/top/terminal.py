@@ -1,4 +1,4 @@
-"""The terminal: its abilities, its modes, which are restored whatever happens, and drawing on it."""
+"""The terminal: its abilities, its modes, and drawing. Modes are always restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_SIZE = Size(80, 24)
 
 
 def why_unusable(environ: Mapping[str, str], *, on_terminal: bool) -> str:
-    """Why no screen can be drawn, in a sentence; empty if one can."""
+    """A sentence about why no screen can be drawn; empty if it can."""
     instead = "qcg-pm status and qcg-pm jobs print the state of a run"
     if not on_terminal:
         return f"qcg-pm top needs a terminal for its keys and its screen; {instead}"
@@ -46,7 +46,7 @@ class TerminalGone(Exception):
 
 
 class Terminal:
-    """A terminal with a screen of ours. `leave` may be called at any time, and more than once."""
+    """A terminal in the alternate screen. `leave` may be called at any time, and more than once."""
 
     def __init__(self, input_fd: int, output_fd: int, look: Look) -> None:
         self._input = input_fd
@@ -67,7 +67,7 @@ class Terminal:
         )
 
     def enter(self) -> None:
-        """Take the terminal over: every key comes at once and unchanged, and the screen is ours."""
+        """Switch the terminal to raw input and to the alternate screen."""
         self._entered = True
         try:
             self._set_modes()
@@ -84,11 +84,11 @@ class Terminal:
         termios.tcsetattr(self._input, termios.TCSADRAIN, modes)
 
     def leave(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the modes and the screen of the terminal."""
         if not self._entered:
             return
         self._entered = False
-        # A terminal that is gone needs nothing.
+        # A closed terminal needs no restoring.
         with suppress(TerminalGone):
             self._write(_LEAVE)
         with suppress(termios.error):

@@ -1,4 +1,4 @@
-"""Lines of text for the screen: made harmless, cut to their width, and in ASCII where the terminal has nothing else."""
+"""Lines of text for the screen: escaped, cut to their width, and in ASCII on terminals without UTF-8."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ WORDS = {
     "CANCELED": "cancelled",
     "OMITTED": "omitted",
 }
-"""States as people call them."""
+"""Names of states for people."""
 _TO_ASCII = str.maketrans({"…": "~", "·": "-", "–": "-", "’": "'", "×": "x"})
 
 
 def shown(text: str, look: Look) -> str:
-    """Any text as one harmless line."""
+    """Any text as one line with control characters escaped."""
     text = printable(text)
     if look.ascii and not text.isascii():
         return text.translate(_TO_ASCII).encode("ascii", "backslashreplace").decode()
@@ -41,7 +41,7 @@ def shown_output(line: str, look: Look) -> str:
 
 
 def cut(text: str, width: int, look: Look) -> str:
-    """Harmless text of at most `width` columns; an ellipsis stands for the part that was cut off."""
+    """Escaped text of at most `width` columns; an ellipsis replaces the rest."""
     text = shown(text, look)
     if cell_len(text) <= width:
         return text
@@ -49,7 +49,7 @@ def cut(text: str, width: int, look: Look) -> str:
 
 
 def wrapped(text: str, width: int, look: Look) -> list[str]:
-    """Harmless text in lines of at most `width` columns, broken at spaces where possible."""
+    """Escaped text in lines of at most `width` columns, broken at spaces where possible."""
     lines: list[str] = []
     line = ""
     for word in shown(text, look).split(" "):
@@ -77,7 +77,7 @@ def symbol(state: str, look: Look) -> str:
 
 
 def style_of(state: str) -> str:
-    """The style of a state; of waiting ones, a faint one."""
+    """The style of a state; waiting states are faint."""
     return colour_of(state).style or ("dim" if state == "QUEUED" else "")
 
 
@@ -94,7 +94,7 @@ def number(count: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share. 100 % means all of it, and 0 % none."""
+    """A share as a percentage. Only the whole is shown as 100 %, and only nothing as 0 %."""
     if whole <= 0 or part <= 0:
         return "0 %"
     if part >= whole:
@@ -135,13 +135,13 @@ def stopwatch(seconds: float) -> str:
 
 
 def clock(at: float, now: float) -> str:
-    """A time of the day; with the date if that is another one than now."""
+    """A time of the day, with the date if it is not today."""
     then = time.localtime(at)
     same_day = then[:3] == time.localtime(now)[:3]
     return time.strftime("%H:%M:%S" if same_day else "%b %d %H:%M", then)
 
 
 def short_clock(at: float, now: float) -> str:
-    """A time of the day without seconds; with the date if that is another one than now."""
+    """A time of the day without seconds, with the date if it is not today."""
     then = time.localtime(at)
     return time.strftime("%H:%M" if then[:3] == time.localtime(now)[:3] else "%b %d %H:%M", then)

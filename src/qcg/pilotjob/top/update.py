@@ -37,7 +37,7 @@ RUN_RESUMED = "A manager runs again; the view is live."
 
 
 def handle(model: Model, event: Event) -> Step:
-    """The next model and the wanted effects."""
+    """The next model and the requested effects."""
     if isinstance(event, Key):
         return _key(replace(model, notice=None) if model.notice is not None else model, event.name)
     if isinstance(event, Tick):

@@ -1,4 +1,4 @@
-"""Threads that read a run and act on it, so that a slow run never keeps the keys waiting."""
+"""Threads that read a run and act on it, so that keys work even if the run answers slowly."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RETRY_AFTER = 1.0
 
 
 REST = 4.0
-"""Pause before the same is read again, as a multiple of the time that it took: large runs must not keep a core busy."""
+"""Pause before a read is repeated, as a multiple of its duration: large runs must not keep a core busy."""
 UNREADABLE = (OSError, sqlite3.Error, JournalError, QCGPJMAError)
 """Exceptions of a source when the file system, the registry or the manager fails."""
 
 
 class Defect(NamedTuple):
-    """A thread ended with an exception that nobody expected."""
+    """A thread ended with an unexpected exception."""
 
     error: BaseException
 
@@ -53,8 +53,8 @@ Post = Callable[["Event | Defect"], None]
 class Workers:
     """One thread for summaries, and one for each kind of effect.
 
-    Of effects of one kind that have not begun, only the last one is carried out: the ones before it are outdated.
-    Actions are carried out all.
+    If several effects of one kind wait, only the latest is carried out, because the others are outdated. All actions
+    are carried out.
     """
 
     def __init__(self, source: RunSource, post: Post) -> None:
@@ -78,7 +78,7 @@ class Workers:
             self._condition.notify_all()
 
     def end(self, timeout: float = 1.0) -> None:
-        """Let the threads end. One that is busy for longer than `timeout` is left alone: it ends with the process."""
+        """Stop the threads. A thread that is still busy after `timeout` seconds ends with the process."""
         with self._condition:
             self._ended = True
             self._condition.notify_all()

@@ -21,7 +21,7 @@ _NAMES_OF_FIELDS = "(instr(spec, CAST('after' AS BLOB)) OR instr(spec, CAST('out
 class GraphNode(Struct, frozen=True):
     name: str
     state: str
-    """Empty for a job that is not there any more."""
+    """Empty for a job that was removed."""
 
 
 class Graph(Struct, frozen=True):
@@ -124,7 +124,7 @@ def _state_of(connection: sqlite3.Connection, name: str) -> str:
 def _edges(job: str, spec: bytes | None) -> Iterable[Dependency]:
     try:
         named = _decode(spec or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError):  # damaged, or no description of a manager
+    except (msgspec.DecodeError, UnicodeDecodeError):  # damaged, or not written by a manager
         return []
     return [
         *(Dependency(job, on, "after") for on in named.after),

@@ -14,7 +14,7 @@ from qcg.pilotjob.report.summary import count_states
 from qcg.pilotjob.runs.rundir import PREFIX
 
 LARGE = 200_000
-"""Number of attempts from which on the whole summary takes so long that a first one is worth its time."""
+"""Number of attempts from which on the whole summary takes so long that a first summary is made."""
 
 
 def is_large(connection: sqlite3.Connection) -> bool:

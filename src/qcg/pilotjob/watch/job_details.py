@@ -50,7 +50,7 @@ from qcg.pilotjob.watch.job_lists import (
 from qcg.pilotjob.watch.source import Action, AttemptLine, JobDetails, JobLine
 
 _ORDER = ("QUEUED", "EXECUTING", "SCHEDULED", "FAILED", "OMITTED", "CANCELED")
-"""The state of the iteration that best explains a job: the first of these that it has."""
+"""States of iterations in the order in which they explain an iterated job best."""
 
 
 class FoundJob(NamedTuple):
@@ -97,7 +97,7 @@ def find(connection: sqlite3.Connection, name: str) -> FoundJob | None:
 
 
 def details_of(connection: sqlite3.Connection, run_dir: Path, found: FoundJob, *, alive: bool) -> JobDetails:
-    """All that the registry knows, without dependencies. `alive`: a manager runs."""
+    """All recorded details of a job, without dependencies. `alive`: a manager runs."""
     return JobDetails(
         found.line,
         _why(connection, found, alive=alive),
@@ -122,7 +122,7 @@ def streams_of(connection: sqlite3.Connection, run_dir: Path, found: FoundJob) -
 
 
 def _job(found: FoundJob) -> Job:
-    """The job as the manager had it, as far as its output files depend on it."""
+    """The job as in the manager, with the fields that determine its output files."""
     record = found.record
     job = Job(record.seq, record.name, b"", record.submitted)
     job.spec = None
@@ -135,7 +135,7 @@ def _job(found: FoundJob) -> Job:
 
 
 def _site(run_dir: Path, registry: RegistryReader) -> Site:
-    """The site as far as it determines paths of output files."""
+    """The site, with the fields that determine paths of output files."""
     try:
         options = registry.metadata(OPTIONS) or Options()
     except DamagedMetadata:
@@ -263,7 +263,7 @@ def _holds(connection: sqlite3.Connection, found: FoundJob) -> dict[int, float]:
 
 
 def _actions(connection: sqlite3.Connection, found: FoundJob) -> Iterator[Action]:
-    """Waiting jobs and iterations can be held, and held ones released. An iterated job can be both at a time."""
+    """The actions for a job. An iterated job with held and waiting iterations can be both held and released."""
     if found.state.is_final:
         if found.state is not State.SUCCEED:
             yield "rerun"

@@ -1,7 +1,7 @@
 """Finds jobs of a registry: searched, filtered by state, sorted, page by page.
 
-Nothing of a registry is indexed but the numbers of jobs, and a scan of a million rows takes a tenth of a second. So
-each way to sort takes the table that has the order or the values, and no join of both tables where one is enough.
+A registry has an index only of job numbers, and a scan of a million rows takes a tenth of a second. So each sort order
+reads the table with its values, and joins both tables only where needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.watch.source import JobQuery, Sort
 
 MOST_LINES = 1000
-"""Lines of a page, whatever is asked for."""
+"""Most lines of a page."""
 DEEP = 5000
 """Number of jobs before a page from which on the whole order is kept for the next pages."""
 MOST_ORDERS = 4

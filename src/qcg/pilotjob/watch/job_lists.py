@@ -93,7 +93,7 @@ def _line(
     attempt: AttemptRecord | None,
     past: int,
 ) -> JobLine:
-    """`past`: the number of earlier attempts. Attempts that were taken back before they began have numbers, too."""
+    """The line of a job or iteration. `past`: the number of earlier attempts. Retracted attempts have numbers, too."""
     if attempt is None:
         return JobLine(name, state.name, submitted, ended=ended, attempts=past, message=message)
     seconds = attempt.ended - attempt.started if attempt.started and attempt.ended else None

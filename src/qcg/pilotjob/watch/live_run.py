@@ -1,4 +1,4 @@
-"""A run with a manager, which makes summaries, gives reasons and carries out actions."""
+"""A run with a live manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails
 from qcg.pilotjob.watch.summary_events import SummaryEvents
 
 _PARTICIPLES: dict[Action, str] = {"cancel": "canceled", "rerun": "rerun", "hold": "held", "release": "released"}
-"""Names of the numbers in the manager's replies."""
+"""Keys of the counts in the manager's replies, by action."""
 _DONE: dict[Action, str] = {
     "cancel": "canceled",
     "rerun": "queued again",
@@ -89,14 +89,13 @@ class LiveRun:
 
 
 def _check_answered(error: QCGPJMAError) -> None:
-    """Raise an error again unless the manager answered: it is of another version, and refused a request or sent
-    something else."""
+    """Raise an error again unless it is about the answer of a manager of another version."""
     if isinstance(error, ConnectionError) and not isinstance(error, RequestRefusedError):
         raise error
 
 
 def _sentence(action: Action, answer: dict[str, Any]) -> str:
-    """The changed jobs, and the refusals. Raises ActionRefused when nothing was changed."""
+    """A sentence about the changed jobs and the refusals. Raises ActionRefused when nothing was changed."""
     done: int = answer[_PARTICIPLES[action]]
     errors = list(answer.get("errors", {}).values())
     refused = "; ".join(errors[:MOST_NAMED])

@@ -27,11 +27,11 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 CHECK_EVERY = 1.0
-"""Seconds between two checks whether a manager has come or gone."""
+"""Seconds between two checks whether a manager has started or ended."""
 REQUEST_TIMEOUT = 5.0
-"""Seconds after which a manager that does not answer counts as one that cannot be asked."""
+"""Seconds after which an unresponsive manager counts as unreachable."""
 PATIENCE = 0.5
-"""Seconds for which an answer waits for a connection to the manager; later ones come from the registry."""
+"""Seconds for which a request waits for a connection to the manager; after that, the registry answers."""
 
 
 class NoRun(Exception):
@@ -41,7 +41,7 @@ class NoRun(Exception):
 def open_run(path: Path, *, whole: bool = False) -> FollowedRun:
     """The run of a run directory, or the newest one in a working directory. Raises NoRun.
 
-    `whole`: the first summary of a large run has everything, too, and takes as long as it must."""
+    `whole`: the first summary of a large run is complete, even if that takes long."""
     try:
         return FollowedRun(newest_readable_run(path).absolute(), whole=whole)
     except RunsError as error:
@@ -55,13 +55,13 @@ class FollowedRun:
         self.run_dir = run_dir
         self._registry = RunRegistry(run_dir)
         self._lock = threading.Lock()
-        """Held for moments only: never while a manager is asked or a connection is closed."""
+        """Held only briefly: never during a request to the manager or while a connection closes."""
         self._checked = -CHECK_EVERY
         self._next_connect = 0.0
         self._connecting: threading.Thread | None = None
         self._graph = DependencyGraph()
         self._lists = RecordedRun(run_dir, self._registry, self._graph)
-        """Lists jobs and reads output, for which no manager is needed."""
+        """Lists jobs and reads output: this needs no manager."""
         self._current: LiveRun | RecordedRun = RecordedRun(
             run_dir, self._registry, self._graph, alive=has_manager(run_dir), first=not whole
         )
@@ -74,7 +74,7 @@ class FollowedRun:
         return self._registry.read(query, *arguments, **options)
 
     def read_versioned(self, query: Callable[[sqlite3.Connection, int], T]) -> T:
-        """The same for a query that is also given a number, which changes with the registry."""
+        """The result of a query that also takes the version of the registry, a number."""
         return self._registry.read_versioned(query)
 
     @property
@@ -92,7 +92,7 @@ class FollowedRun:
             left = deadline - time.monotonic()
             if left <= 0 or self._closed.is_set():
                 return known
-            # In steps: another manager may come while nothing changes.
+            # Wait in steps: another manager may start while the run does not change.
             step = min(left, CHECK_EVERY)
             found = self._ask(partial(_wait, known, step))
             if found is not known:
@@ -116,7 +116,7 @@ class FollowedRun:
         return None if find_job(connection, job) is None else self._graph.around(connection, job, depth, most)
 
     def act(self, action: Action, names: list[str]) -> str:
-        # Not repeated when the manager is gone: it may have done it.
+        # Not repeated if the manager is gone: it may have carried out the action.
         try:
             return self._run(patience=REQUEST_TIMEOUT).act(action, names)
         except ConnectionError as error:
@@ -148,7 +148,7 @@ class FollowedRun:
             return question(current)
 
     def _run(self, patience: float = PATIENCE) -> LiveRun | RecordedRun:
-        """The manager if there is one that answers, otherwise the registry."""
+        """The live run if its manager answers, otherwise the recorded run."""
         before = None
         with self._lock:
             now = time.monotonic()
@@ -164,7 +164,8 @@ class FollowedRun:
             return self._current
 
     def _check(self, now: float) -> LiveRun | RecordedRun | None:
-        """Change over when a manager has gone, and connect when one has come. Returns a run to close."""
+        """Switch to the registry if the manager has ended, and connect if a manager has started. Returns a run to
+        close."""
         alive = has_manager(self.run_dir)
         if not alive:
             self._next_connect = 0.0
@@ -177,7 +178,7 @@ class FollowedRun:
         return None if self._current.alive == alive else self._show_recorded(alive=alive)
 
     def _connect(self) -> None:
-        """Connect to the manager, in a thread of its own: a manager that is stopped answers late or never."""
+        """Connect to the manager in a separate thread: a stopped manager answers late or never."""
         began = time.monotonic()
         run = None
         try:
@@ -191,10 +192,10 @@ class FollowedRun:
             unneeded.close()
 
     def _show_live(self, run: LiveRun | None, seconds: float) -> LiveRun | RecordedRun | None:
-        """Change over to a manager, if it has answered. Returns a run to close."""
+        """Switch to the manager if it has answered. Returns a run to close."""
         with self._lock:
             self._connecting = None
-            # One that answers late is asked rarely.
+            # Try a slow manager less often.
             self._next_connect = time.monotonic() + 10 * seconds
             if run is None or self._closed.is_set():
                 return run
@@ -202,7 +203,7 @@ class FollowedRun:
             return before
 
     def _show_recorded(self, *, alive: bool) -> LiveRun | RecordedRun:
-        """Change over to the registry; the caller holds the lock. Returns the run to close."""
+        """Switch to the registry; the caller holds the lock. Returns the run to close."""
         before = self._current
         self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=alive)
         return before

@@ -11,7 +11,7 @@ from qcg.pilotjob.runs.output_streams import OutputStreams
 from qcg.pilotjob.watch.source import Output
 
 MOST_BYTES = 1 << 20
-"""Bytes of one part, whatever is asked for."""
+"""Most bytes of one part."""
 
 
 def read_output(streams: Mapping[str, str], stream: str, offset: int, limit: int) -> Output | None:
@@ -49,7 +49,7 @@ def _of_stream(directory: str, name: str, stream: str, offset: int, limit: int) 
         start, at, found = _start(offset, size), 0, b""
         for file, frame in pieces:
             if at + frame.length > start and len(found) < limit:
-                # As long as the frame says, also where the content is damaged: offsets stay what they were.
+                # Padded to the length in the frame header if the content is damaged, so that offsets stay the same.
                 found += file.payload(frame).ljust(frame.length, b"?")[max(start - at, 0) :]
             at += frame.length
         return _output(f"{stream} of {name} in {directory}", found[:limit], start, size)
@@ -65,7 +65,7 @@ def _output(path: str, data: bytes, start: int, size: int) -> Output:
 
 
 def _cut_off(data: bytes) -> int:
-    """The number of bytes at the end that begin a character whose rest is in the next part."""
+    """The number of bytes at the end that belong to an incomplete character."""
     for length in range(1, min(4, len(data)) + 1):
         byte = data[-length]
         if byte & 0xC0 == 0x80:

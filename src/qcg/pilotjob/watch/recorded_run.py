@@ -1,4 +1,4 @@
-"""A run without a manager that answers: everything is read from its registry."""
+"""A run without a reachable manager, read from its registry."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class RecordedRun:
     def __init__(
         self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, *, alive: bool = False, first: bool = False
     ) -> None:
-        """`alive`: a manager runs and cannot be asked: it has no network interface, or does not answer. `first`: the
-        first summary of a large run has counts alone, so that displays need not wait for the rest."""
+        """`alive`: a manager runs, but has no network interface or does not answer. `first`: the first summary of a
+        large run has only counts, so that displays need not wait."""
         self.run_dir = run_dir
         self._registry = registry
         self.alive = alive
@@ -42,7 +42,7 @@ class RecordedRun:
         self._computing = threading.Lock()
         self._is_first = first
         self._last: tuple[int, RunSummary] | None = None
-        """The last summary, and the version of the registry that it is about."""
+        """The last summary, and the version of the registry it was computed from."""
 
     def summary(self) -> RunSummary:
         return self._registry.read_versioned(self._summary)

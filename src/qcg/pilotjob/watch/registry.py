@@ -1,4 +1,4 @@
-"""The registry of a run as displays read it: a copy that follows the manager, for queries from any thread."""
+"""A copy of a registry that follows the manager, for queries of displays from any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 SHORTEST_AGE = 0.5
 """Seconds for which a copy is used before the next refresh."""
 PART_OF_TIME = 0.05
-"""The largest part of the time that goes into refreshing, also into opening copies."""
+"""The largest share of time spent on refreshing, including the time to open copies."""
 MOST_CONNECTIONS = 4
 """Connections that are kept open for the next queries."""
 
@@ -33,7 +33,7 @@ class RunRegistry:
         self._lock = threading.Lock()
         self._replica: RegistryReplica | None = None
         self._idle: list[tuple[int, sqlite3.Connection]] = []
-        """Connections that no thread uses, with the generations of the copy that they show."""
+        """Idle connections, with the generation of the copy that each one reads."""
         self._generation = 0
         """Grows with each refresh that has found changes."""
         self._next_refresh = 0.0
@@ -46,7 +46,7 @@ class RunRegistry:
         return self.read_versioned(lambda connection, _: query(connection, *arguments, **options))
 
     def read_versioned(self, query: Callable[[sqlite3.Connection, int], T]) -> T:
-        """The same for a query that is also given a number: it changes when the registry has changed."""
+        """The result of a query that also takes the version of the registry, a number."""
         generation, connection = self._borrow()
         with ExitStack() as stack:
             stack.callback(self._give_back, generation, connection)
@@ -56,7 +56,7 @@ class RunRegistry:
                 raise JournalError(f"The registry {self._path} could not be read: {error}.") from error
 
     def close(self) -> None:
-        """Remove the copy. Queries that run come to their end."""
+        """Remove the copy. Running queries complete."""
         with self._lock:
             self._closed = True
             for _, connection in self._idle:

@@ -99,7 +99,7 @@ class JobDetails(Struct, frozen=True):
     description: str
     """Its description as JSON."""
     actions: tuple[Action, ...] = ()
-    """What its manager can do with it; none without a manager."""
+    """Actions that its manager can carry out; none without a manager."""
 
 
 class Output(Struct, frozen=True):
@@ -107,7 +107,7 @@ class Output(Struct, frozen=True):
 
     path: str
     text: str
-    """Decoded; bytes that are not UTF-8 are replaced. Not printable text: displays make it harmless."""
+    """Decoded; bytes that are not UTF-8 are replaced. May contain control characters: displays escape them."""
     next: int
     """Offset of the first byte after this part."""
     size: int

@@ -50,7 +50,7 @@ class SummaryEvents:
                 self._changed.wait(left)
 
     def receive(self, summary: RunSummary) -> None:
-        """Take a summary of the manager as the latest one: of an event, or the answer to a request."""
+        """Store a summary from an event, or from the answer to a request, as the latest one."""
         with self._changed:
             self._latest = summary
             self._changed.notify_all()
