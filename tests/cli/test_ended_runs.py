@@ -269,6 +269,27 @@ def test_several_runs_that_died_are_named_in_one_note_and_only_when_a_new_one_be
     assert f". So were {wd}/.qcgpjm-service-dead" in note
 
 
+def test_a_run_whose_jobs_outlive_their_manager_is_named_with_their_number(tmp_path: Path):
+    path = write_requests(tmp_path / "r.json", [job("gate", "bash", "-c", GATE, stdout="gate.${it}", iteration=2)])
+    arguments = ("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "2")
+    with start(*arguments, "--id", "first", "--agent-linger", "0") as manager:
+        wait_for(lambda: (tmp_path / "gate.0").exists() and (tmp_path / "gate.1").exists(), what="both iterations")
+        run_dir = tmp_path / ".qcgpjm-service-first"
+        wait_for(lambda: is_known_to_run(run_dir), what="their start to be on disk")
+        manager.kill()
+        manager.communicate()
+    other = write_requests(tmp_path / "other.json", [job("a", "true")])
+    done = run("qcg-pm", "run", other, "--wd", tmp_path, "--nodes", "1", "--id", "second")
+    assert (
+        f"Note: 2 jobs and iterations of {run_dir} still run although the manager has died, and write into this"
+        " directory, too. To continue that run instead of a new one: Ctrl-C, then"
+        f" `qcg-pm run --resume {run_dir}`.\n"
+    ) in done.stderr
+    (tmp_path / "go").touch()
+    wait_for(lambda: not (run_dir / "agent-local.json").exists(), what="the agent to end")
+    assert "still run" not in run("qcg-pm", "run", other, "--wd", tmp_path, "--nodes", "1", "--id", "third").stderr
+
+
 def in_an_allocation(died: Path, wd: Path) -> Path:
     """The run that died, as if its manager had had nodes of Slurm job 7."""
     shutil.copytree(died, wd)

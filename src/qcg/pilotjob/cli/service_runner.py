@@ -30,6 +30,7 @@ from qcg.pilotjob.manager.service import Service
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs.discovery import find_runs, find_unfinished_runs
 from qcg.pilotjob.runs.machine_check import check_machine
+from qcg.pilotjob.runs.messages import running_jobs_notice
 
 
 def run_service(
@@ -92,9 +93,11 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
         if found.own[0].resolve() != mine:
             notes.append(f"Resuming {mine}, the newest run with unfinished jobs.")
     left = find_unfinished_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
-    if left:
-        others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""
-        notes.append(f"Note: {left[0]}.{others}")
+    running = {run: notice for run in left if (notice := running_jobs_notice(run))}
+    notes += [f"Note: {notice}." for notice in running.values()]
+    if idle := [run for run in left if run not in running]:
+        others = f" So were {', '.join(str(other.run_dir) for other in idle[1:])}." if idle[1:] else ""
+        notes.append(f"Note: {idle[0]}.{others}")
     return notes
 
 

@@ -6,7 +6,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,22 +62,36 @@ def read_ledger(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
     """The unacknowledged records in the ledger of an agent, with their numbers. A copy is read, because the agent may
     still write to it."""
     path = run_dir / f"agent-{name}.ledger"
+    try:
+        with _copied(path) as ledger:
+            return ledger.unacknowledged()
+    except (OSError, LedgerError) as error:
+        log.error(
+            "Records that agent %s has not sent are lost, because its ledger %s cannot be read: %s", name, path, error
+        )
+        return []
+
+
+def count_open_attempts(run_dir: Path) -> int:
+    """Number of attempts that have begun, and have no end in the ledgers of the run. Ledgers that cannot be read
+    count as empty."""
+    found = 0
+    for path in run_dir.glob("agent-*.ledger"):
+        with suppress(OSError, LedgerError), _copied(path) as ledger:
+            found += len(ledger.open)
+    return found
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[Ledger]:
+    """A copy of a ledger."""
     with uninterrupted(), tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
         copy = Path(directory) / path.name
+        with os.fdopen(open_own(path, most_bytes=MOST_BYTES), "rb") as source, copy.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        copy.chmod(0o600)
+        ledger = Ledger(str(copy))
         try:
-            with os.fdopen(open_own(path, most_bytes=MOST_BYTES), "rb") as source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            copy.chmod(0o600)
-            ledger = Ledger(str(copy))
-        except (OSError, LedgerError) as error:
-            log.error(
-                "Records that agent %s has not sent are lost, because its ledger %s cannot be read: %s",
-                name,
-                path,
-                error,
-            )
-            return []
-        try:
-            return ledger.unacknowledged()
+            yield ledger
         finally:
             ledger.close()

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.executors.ledger_reader import count_open_attempts
 from qcg.pilotjob.runs.discovery import MOST_EXAMINED, RunsError, find_unfinished_runs, own_runs
 from qcg.pilotjob.runs.liveness import has_agents
 from qcg.pilotjob.runs.manager_process import has_manager
@@ -91,6 +92,19 @@ def shared_directory_notices(run_dir: Path) -> list[str]:
         for run in runs
         if run.name != run_dir.name and has_manager(run)
     ]
+
+
+def running_jobs_notice(left: UnfinishedRun) -> str:
+    """A sentence about the jobs that still run although their manager has died; empty when none runs for certain."""
+    running = count_open_attempts(left.run_dir) if has_agents(left.run_dir) else 0
+    if not running:
+        return ""
+    jobs = pluralize(running, "job or iteration", "jobs and iterations")
+    verbs = "runs" if running == 1 else "run", "writes" if running == 1 else "write"
+    return (
+        f"{jobs} of {left.run_dir} still {verbs[0]} although the manager has died, and {verbs[1]} into this directory,"
+        f" too. To continue that run instead of a new one: Ctrl-C, then {left.resume_command(serves=False)}"
+    )
 
 
 def no_contact_message(run: Path, holder: int) -> str:
