@@ -159,6 +159,39 @@ def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path)
             manager.send_request({"request": "rerunJob"})
 
 
+SURVEY = [
+    marking("model", "[ ${it} -ne 1 ] || test -e ok", iteration=3),
+    {**marking("post", iteration=3), "dependencies": {"after": ["model:${it}"]}},
+    {**marking("collect"), "dependencies": {"afterany": ["post"]}},
+    {**marking("each", iteration=3), "dependencies": {"afterany": ["model:${it}"]}},
+    {**marking("other"), "dependencies": {"afterany": ["model:0"]}},
+    {**marking("never"), "dependencies": {"afternotok": ["model:0"]}},
+]
+STALE = [
+    "job 'collect' (afterany 'post') has run before and does not run again; its results may be out of date",
+    "job 'each' (afterany 'model') has run before and does not run again; its results may be out of date",
+]
+
+
+def test_a_rerun_names_the_jobs_that_have_run_after_another_outcome(tmp_path: Path):
+    file = write_requests(tmp_path / "r.json", SURVEY)
+    assert run("qcg-pm", "run", file, "--nodes", "2", "--wd", tmp_path).returncode == 1
+    again = run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
+    assert [line for line in again.stderr.splitlines() if "does not run again" in line] == [
+        f"Warning: {warning}." for warning in STALE
+    ]
+    corrected = write_requests(tmp_path / "new.json", SURVEY[:1])
+    again = run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed", "--from", corrected)
+    assert f"Warning: {STALE[0]}." in again.stderr.splitlines()
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:
+        jobs = Jobs()
+        for description in SURVEY:
+            jobs.add_std(description)
+        manager.submit(jobs)
+        manager.wait4all()
+        assert manager.rerun("model:1")["warnings"] == STALE
+
+
 def test_jobs_run_again_in_the_middle_of_a_run(tmp_path: Path):
     """Failed jobs are rerun while other jobs run and wait."""
     with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:

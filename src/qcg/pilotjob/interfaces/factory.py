@@ -57,10 +57,12 @@ class InterfaceFactory(Interfaces):
     def open_network(self, hub: Hub, options: Options, host: str) -> NetworkInterface | None:
         return NetworkInterface(hub, options, host) if options.net else None
 
-    async def rerun(self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]) -> int:
+    async def rerun(
+        self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
         request = {"request": "rerunJob", "states": states, "jobs": replacements}
         reply = (await answer(manager, msgspec.json.encode(request), "--from")).to_dict()
         if reply["code"]:
             raise UsageError(reply["message"])
-        count: int = reply["data"]["rerun"]
-        return count
+        data: dict[str, Any] = reply["data"]
+        return data

@@ -119,9 +119,8 @@ def assemble(
             manager.add_start_notice(notice)
     if prepared.rerun:
         if not prepared.replacements:
-            manager.add_start_notice(
-                rerun_in_states(engine, row_files, [State[name.upper()] for name in prepared.rerun])
-            )
+            for notice in rerun_in_states(engine, row_files, [State[name.upper()] for name in prepared.rerun]):
+                manager.add_start_notice(notice)
         if drained := drained_in_words(core.state):
             manager.add_start_notice(f"{drained}: `qcg-pm nodes resume` lets new jobs start there")
     if prepared.release:

@@ -61,6 +61,8 @@ class Interfaces(Protocol):
     def open_network(self, hub: Hub, options: Options, host: str) -> NetworkServer | None:
         """The network interface, where the options want one. `host`: the address of this machine for clients."""
 
-    async def rerun(self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]) -> int:
-        """Run everything again that is in one of these states, with new descriptions for some jobs. Returns the number
-        of jobs and iterations that run again; raises UsageError when descriptions are refused."""
+    async def rerun(
+        self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Run everything again that is in one of these states, with new descriptions for some jobs. Returns the reply
+        to the request `rerunJob`; raises UsageError when descriptions are refused."""

@@ -18,6 +18,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.descriptions import prerequisites_of
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.row_changes import with_new_rows
+from qcg.pilotjob.manager.stale_dependents import stale_dependents
 from qcg.pilotjob.rows.store import RowFiles
 
 MOST_SHOWN = 5
@@ -107,18 +108,19 @@ def _has_omitted(job: Job) -> bool:
     return job.state is OMITTED if job.iterations is None else job.iterations.counts[OMITTED] > 0
 
 
-def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]) -> str:
-    """Run everything again that is in one of these states. Returns a notice for the user."""
+def rerun_in_states(engine: Engine, row_files: RowFiles, states: Sequence[State]) -> list[str]:
+    """Run everything again that is in one of these states. Returns notices for the user."""
     event = rerun_event(engine, row_files, [], states)
     data, _ = engine.carry_out(event)
     never = list(data.get("errors", {}).values())
     if data["rerun"] or never:
         shown = [describe_rerun(data["rerun"]), *never[:MOST_SHOWN]]
-        return "; ".join([*shown, f"and {len(never) - MOST_SHOWN} more"] if len(never) > MOST_SHOWN else shown)
+        shown += [f"and {len(never) - MOST_SHOWN} more"] if len(never) > MOST_SHOWN else []
+        return ["; ".join(shown), *[f"Warning: {warning}." for warning in stale_dependents(engine, data["jobs"])]]
     names = any_of(states)
     if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
-        return f"Nothing runs again: the {names} jobs wait for unsuccessful ones; --rerun all includes them"
-    return f"Nothing runs again: no job or iteration is {names}"
+        return [f"Nothing runs again: the {names} jobs wait for unsuccessful ones; --rerun all includes them"]
+    return [f"Nothing runs again: no job or iteration is {names}"]
 
 
 def any_of(states: Iterable[State]) -> str:

@@ -109,13 +109,15 @@ class Service:
         """Run jobs again with new descriptions, before anything is started. The run is left as it was if they are
         refused."""
         try:
-            count = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
+            data = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
         except BaseException:
             await manager.engine.close()
             raise
         states = any_of([State[name.upper()] for name in prepared.rerun])
         nothing = f"Nothing runs again: no job or iteration that is {states} can run again"
-        manager.add_start_notice(describe_rerun(count) if count else nothing)
+        manager.add_start_notice(describe_rerun(data["rerun"]) if data["rerun"] else nothing)
+        for warning in data.get("warnings", ()):
+            manager.add_start_notice(f"Warning: {warning}.")
 
     async def _manage(
         self, prepared: PreparedRun, cores: HostCores, hub: Hub, early_signals: EarlySignals

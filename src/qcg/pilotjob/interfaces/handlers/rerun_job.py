@@ -20,6 +20,7 @@ from qcg.pilotjob.manager.commits import Counted
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.rerun import rerun_event
 from qcg.pilotjob.manager.row_changes import changed_files, jobs_with_rows, old_rows_notice
+from qcg.pilotjob.manager.stale_dependents import stale_dependents
 
 
 async def rerun_job(manager: Manager, request: RerunJob, counted: Counted | None) -> Answer:
@@ -45,11 +46,12 @@ async def rerun_job(manager: Manager, request: RerunJob, counted: Counted | None
         raise ManagerEnding("the manager is ending and runs no more jobs")
     event = rerun_event(manager.engine, manager.row_files, names, states, by_name)
     data, remark = manager.engine.carry_out(event, counted)
-    if not request.reread and (old := [name for name in changed if name in data["jobs"]]):
-        data = {**data, "warnings": [old_rows_notice(name, changed[name]) for name in old]}
-    elif request.reread and not changed:
-        data = {**data, "warnings": ["no parameter file of these jobs has changed; they run again with the same rows"]}
-    return ok(data, remark or None)
+    warnings = stale_dependents(manager.engine, data["jobs"])
+    if not request.reread:
+        warnings += [old_rows_notice(name, changed[name]) for name in changed if name in data["jobs"]]
+    elif not changed:
+        warnings.append("no parameter file of these jobs has changed; they run again with the same rows")
+    return ok({**data, "warnings": warnings} if warnings else data, remark or None)
 
 
 async def _read_again(manager: Manager, described: Mapping[str, JobDescription]) -> dict[str, JobDescription]:
