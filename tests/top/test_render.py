@@ -12,7 +12,7 @@ from qcg.pilotjob.report.run_summary import Group, History, NodeSummary
 from qcg.pilotjob.top.bars import graph, resample, shares, state_bar
 from qcg.pilotjob.top.model import Look, Resized, Size
 from qcg.pilotjob.top.text import clock, cut, percent, span, stopwatch, wrapped
-from qcg.pilotjob.watch.source import JobLine
+from qcg.pilotjob.watch.source import AttemptLine, JobLine
 from tests.support.hostile_texts import HARMLESS, HOSTILE, harm_in
 from tests.support.memory_run import NOW, MemoryRun, summary_of
 from tests.support.sample_run import sample_run
@@ -116,6 +116,21 @@ def test_a_run_without_manager_is_distinguished_from_an_ended_run():
     run.change(ended=NOW)
     assert "○ ended" in Driver(run).text
     assert "ended at" in Driver(run).text
+
+
+@pytest.mark.parametrize(
+    ("state", "alive", "shown"), [("EXECUTING", True, True), ("QUEUED", True, False), ("EXECUTING", False, False)]
+)
+def test_the_run_time_counts_only_while_something_runs(state: str, alive: bool, shown: bool):
+    line = JobLine("sweep", state, NOW - 900, NOW - 691, iterations={"SUCCEED": 4, state: 4})
+    run = MemoryRun([line], summary_of([line], alive=alive))
+    run.attempts["sweep"] = (AttemptLine(1, "EXECUTING", started=NOW - 691),)
+    driver = Driver(run, LARGE).press("2")
+    assert ("11:31" in driver.text) is shown
+    text = driver.press("enter").text
+    assert f"started {clock(NOW - 691, NOW)}" in text
+    assert ("runs for 11:31" in text) is shown
+    assert ("11:31" in text) is alive, "the attempt itself still runs"
 
 
 def test_a_rerun_is_distinguished_from_a_retry():

@@ -22,7 +22,7 @@ from qcg.pilotjob.top.text import (
     symbol,
     wrapped,
 )
-from qcg.pilotjob.top.views.jobs import run_time
+from qcg.pilotjob.top.views.jobs import has_manager, run_time
 from qcg.pilotjob.top.views.overview import legend
 from qcg.pilotjob.watch.source import AttemptLine, JobDetails, JobLine
 
@@ -55,7 +55,7 @@ def job_lines(model: Model, width: int) -> list[Text]:
         Text(),
         *_labelled("why", details.why, inner, look),
         *_labelled("message", line.message if line.message not in details.why else "", inner, look),
-        *_times(line, model.now, inner, look),
+        *_times(line, model, inner),
         *_labelled("where", line.grant, inner, look),
         *_usage(line, inner, look),
     ]
@@ -63,7 +63,7 @@ def job_lines(model: Model, width: int) -> list[Text]:
         lines += _iterations(line, inner, look)
     if details.attempts:
         lines += [Text(), rule(Text("Attempts", style="bold"), inner, look)]
-        lines += _attempts(details.attempts, model.now, inner, look)
+        lines += _attempts(details.attempts, model, inner)
     lines += _dependencies(details, inner, look)
     if details.streams:
         lines += [Text(), rule(Text("Output", style="bold"), inner, look)]
@@ -84,15 +84,16 @@ def _labelled(label: str, text: str, width: int, look: Look) -> list[Text]:
     ]
 
 
-def _times(line: JobLine, now: float, width: int, look: Look) -> list[Text]:
+def _times(line: JobLine, model: Model, width: int) -> list[Text]:
+    now = model.now
     text = f"submitted {clock(line.submitted, now)}"
     if line.started is not None:
         text += f", started {clock(line.started, now)}"
     if line.ended is not None:
         text += f", ended {clock(line.ended, now)}"
-    if line.started is not None:
-        text += f"; {'ran' if line.ended is not None else 'runs for'} {run_time(line, now)}"
-    return _labelled("times", text, width, look)
+    if took := run_time(line, model):
+        text += f"; {'ran' if line.ended is not None else 'runs for'} {took}"
+    return _labelled("times", text, width, model.look)
 
 
 def _usage(line: JobLine, width: int, look: Look) -> list[Text]:
@@ -116,16 +117,16 @@ def _iterations(line: JobLine, width: int, look: Look) -> list[Text]:
     return [Text.assemble((f"{'iterations':{LABEL}}", "dim"), bar, figures), *counted]
 
 
-def _attempts(attempts: tuple[AttemptLine, ...], now: float, width: int, look: Look) -> list[Text]:
+def _attempts(attempts: tuple[AttemptLine, ...], model: Model, width: int) -> list[Text]:
+    now, look = model.now, model.look
     wide, narrow = width >= 120, width < 100
     head = f"{'#':>3}  {'state':10} {'started':>12}  {'time':>8}  {'exit':>4}  {'cpu':>5}  {'memory':>10}"
     head += f"  {'read':>10}  {'written':>10}" if wide else ""
     lines = [Text(head + ("" if narrow else "  where and why"), style="bold dim")]
     for attempt in attempts:
         started = clock(attempt.started, now) if attempt.started is not None else ""
-        took = ""
-        if attempt.started is not None:
-            took = stopwatch((attempt.ended if attempt.ended is not None else now) - attempt.started)
+        until = attempt.ended if attempt.ended is not None else now if has_manager(model) else None
+        took = "" if attempt.started is None or until is None else stopwatch(until - attempt.started)
         code = "" if attempt.exit_code is None else str(attempt.exit_code)
         cpu = "" if attempt.cpu_efficiency is None else f"{attempt.cpu_efficiency:.0%}"
         memory = bytes_text(attempt.max_memory) if attempt.max_memory else ""

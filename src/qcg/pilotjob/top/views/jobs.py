@@ -30,32 +30,41 @@ CURSOR = "_"
 class Column(NamedTuple):
     head: str
     width: int
-    cell: Callable[[JobLine, float, Look], str]
+    cell: Callable[[JobLine, Model], str]
     right: bool = False
     from_width: int = 0
     """The width of the screen from which on it is shown."""
 
 
-def run_time(line: JobLine, now: float) -> str:
+def run_time(line: JobLine, model: Model) -> str:
+    """Empty for a job that is not final and of which nothing runs."""
     if line.started is None:
         return ""
-    return stopwatch((line.ended if line.ended is not None else now) - line.started)
+    if line.ended is not None:
+        return stopwatch(line.ended - line.started)
+    runs = line.state in ("EXECUTING", "SCHEDULED") and has_manager(model)
+    return stopwatch(model.now - line.started) if runs else ""
+
+
+def has_manager(model: Model) -> bool:
+    """Whether running jobs are known to run: without a manager, nothing has been heard of them since."""
+    return model.summary is None or model.summary.alive
 
 
 COLUMNS = (
-    Column("time", 8, lambda line, now, look: run_time(line, now), right=True),
-    Column("started", 12, lambda line, now, look: clock(line.started, now) if line.started else "", True, 150),
-    Column("tries", 5, lambda line, now, look: str(line.attempts) if line.attempts > 1 else "", True, 100),
-    Column("exit", 4, lambda line, now, look: "" if line.exit_code is None else str(line.exit_code), True, 90),
+    Column("time", 8, run_time, right=True),
+    Column("started", 12, lambda line, model: clock(line.started, model.now) if line.started else "", True, 150),
+    Column("tries", 5, lambda line, model: str(line.attempts) if line.attempts > 1 else "", True, 100),
+    Column("exit", 4, lambda line, model: "" if line.exit_code is None else str(line.exit_code), True, 90),
     Column(
         "cpu",
         5,
-        lambda line, now, look: "" if line.cpu_efficiency is None else f"{line.cpu_efficiency:.0%}",
+        lambda line, model: "" if line.cpu_efficiency is None else f"{line.cpu_efficiency:.0%}",
         True,
         110,
     ),
-    Column("memory", 10, lambda line, now, look: bytes_text(line.max_memory) if line.max_memory else "", True, 120),
-    Column("where", 18, lambda line, now, look: line.grant, False, 160),
+    Column("memory", 10, lambda line, model: bytes_text(line.max_memory) if line.max_memory else "", True, 120),
+    Column("where", 18, lambda line, model: line.grant, False, 160),
 )
 
 
@@ -127,7 +136,7 @@ def _row(line: JobLine, model: Model, columns: list[Column], name_width: int, me
         (f"{cut(line.state, 9, look):9}", style),
     )
     for column in columns:
-        cell = cut(column.cell(line, model.now, look), column.width, look)
+        cell = cut(column.cell(line, model), column.width, look)
         aligned = Text(cell.rjust(column.width)) if column.right else padded(Text(cell), column.width)
         row = Text.assemble(row, "  ", aligned)
     if message_width > 3:
