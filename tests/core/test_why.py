@@ -9,7 +9,7 @@ import pytest
 
 from qcg.pilotjob.core.arrival_order import ArrivalOrder
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AttemptEnded, HostReported, HostUnreachable
+from qcg.pilotjob.core.events import AttemptEnded, Hold, HostReported, HostUnreachable, Release
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.jobs_ahead import JobsAhead
 from qcg.pilotjob.core.named_jobs import find
@@ -75,6 +75,15 @@ def test_a_later_job_with_the_name_of_a_removed_prerequisite_is_not_named():
     driver.remove("a")
     driver.submit(job("a", 2))
     assert why(driver, "c").sentence == "it waits for 'b', which is SCHEDULED"
+
+
+def test_a_prerequisite_that_is_held_is_named_as_held():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", after="a"))
+    driver.handle(Hold(["a"]))
+    assert why(driver, "b").sentence == "it waits for 'a', which is held"
+    driver.handle(Release(["a"]))
+    assert why(driver, "b").sentence == "it waits for 'a', which is QUEUED"
 
 
 def test_three_of_many_prerequisites_are_named_and_the_details_list_all():

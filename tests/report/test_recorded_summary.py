@@ -24,9 +24,10 @@ from qcg.pilotjob.report.run_summary import MOST_BINS, History, RunSummary
 ONE, TWO = Grant((NodePart("n1", (0,)),)), Grant((NodePart("n1", (0, 1)),))
 
 
-def job(seq: int, name: str, its: int = 0, **execution: str) -> Job:
+def job(seq: int, name: str, its: int = 0, after: tuple[str, ...] = (), **execution: str) -> Job:
     iteration = Iteration(0, its) if its else None
-    description = JobDescription(name, Execution(exec="x", **execution), iteration=iteration)  # type: ignore[arg-type]
+    program = Execution(exec="x", **execution)  # type: ignore[arg-type]
+    description = JobDescription(name, program, iteration=iteration, after=after)
     made = Job(seq, name, msgspec.msgpack.encode(description), 100.0)
     if iteration is not None:
         made.iterations = Iterations(iteration.indices())
@@ -135,3 +136,16 @@ def test_held_jobs_are_explained_with_a_time_to_the_second(tmp_path: Path):
     assert found.waiting[0].sentence == (
         f"it is held since {to_second(1_000_000)}; qcg-pm run --resume DIR --release continues with it"
     )
+
+
+def test_jobs_that_wait_for_held_ones_are_explained_when_nothing_else_is_left(tmp_path: Path):
+    one, two, three = job(1, "one"), job(2, "two", after=("one",)), job(3, "three", after=("two",))
+    found = summary_of(tmp_path, Added([one, two]), Held(one, -1, 1_000_000.0))
+    assert [(group.count, group.reason, group.sentence) for group in found.waiting if group.example == "two"] == [
+        (1, "dependencies", "it waits for 'one', which is held")
+    ]
+    (tmp_path / "more").mkdir()
+    found = summary_of(tmp_path / "more", Added([one, two, three]), Held(one, -1, 1_000_000.0))
+    assert [(group.count, group.sentence) for group in found.waiting if group.example == "two"] == [
+        (2, "it waits for other jobs, for example 'one', which is held")
+    ]

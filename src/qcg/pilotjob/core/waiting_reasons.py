@@ -52,14 +52,14 @@ def waiting_groups(
         groups.append(WaitingGroup(waiting.paused, "retry", why(job, position).sentence, name_of(job, position)))
     if waiting.dependent:
         found = dependent_example(core)
-        text = _waits_for_others(waiting.dependent, None if found is None else why(*found).sentence)
+        text = waits_for_others(waiting.dependent, None if found is None else why(*found).sentence)
         example = "" if found is None else name_of(*found)
         groups.append(WaitingGroup(waiting.dependent, "dependencies", text, example))
     groups.sort(key=lambda group: -group.number)
     return groups[:most]
 
 
-def _waits_for_others(number: int, example: str | None) -> str:
+def waits_for_others(number: int, example: str | None) -> str:
     """Why jobs with dependencies wait. The jobs of the group wait for different jobs; the reason of the first is an
     example."""
     if example is None:

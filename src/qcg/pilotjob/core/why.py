@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -66,6 +66,20 @@ class Reason(Struct, frozen=True):
     """For people; "it" is the job."""
     details: dict[str, Any] = {}
     """For programs."""
+
+
+class _Missing(NamedTuple):
+    """A dependency that is not met yet."""
+
+    kind: DependencyKind
+    name: str
+    state: State
+    held: bool
+    """Whether the prerequisite does not start before it is released."""
+
+    def in_words(self) -> str:
+        words = why_waits(self.kind, self.name, self.state)
+        return words.replace(f"which is {self.state.name}", "which is held", 1) if self.held else words
 
 
 class WaitExplainer:
@@ -183,9 +197,7 @@ class WaitExplainer:
 
     # -- dependencies -----------------------------------------------------------------------------------------------
 
-    def _missing(
-        self, job: Job, position: int, description: JobDescription
-    ) -> Iterator[tuple[DependencyKind, str, State]]:
+    def _missing(self, job: Job, position: int, description: JobDescription) -> Iterator[_Missing]:
         """The dependencies that are not met yet. A dependency on a removed job had been met."""
         if job.unmet is None:
             return
@@ -202,7 +214,8 @@ class WaitExplainer:
                 other_position = other.iterations.indices.index(indices[position])
             state = self._core.state_of(other, other_position)
             if is_dependency_met(kind, state, begun=has_begun(self._core, other, other_position)) is None:
-                yield kind, name_of(other, other_position), state
+                held = state is QUEUED and bool(self._core.holds and self._core.holds.since(other, other_position))
+                yield _Missing(kind, name_of(other, other_position), state, held)
 
     def _waits(self, job: Job, other: Job) -> bool:
         """Whether `job` waits for exactly this job, not for an earlier one of the same name."""
@@ -433,15 +446,15 @@ def representative_iteration(job: Job) -> int | None:
     return None
 
 
-def _waits_for(missing: list[tuple[DependencyKind, str, State]]) -> Reason:
-    named = [why_waits(*one) for one in missing[:MAX_NAMED]]
+def _waits_for(missing: list[_Missing]) -> Reason:
+    named = [one.in_words() for one in missing[:MAX_NAMED]]
     rest = len(missing) - len(named)
     if rest:
         named.append(f"{rest} more")
     listed = named[0] if len(named) == 1 else "; ".join(named[:-1]) + "; and " + named[-1]
     after = [
-        {"name": name, "status": state.name, **({} if kind == "after" else {"kind": kind})}
-        for kind, name, state in missing
+        {"name": one.name, "status": one.state.name, **({} if one.kind == "after" else {"kind": one.kind})}
+        for one in missing
     ]
     return Reason("dependencies", f"it waits for {listed}", {"after": after})
 

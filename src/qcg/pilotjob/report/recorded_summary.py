@@ -10,9 +10,12 @@ from pathlib import Path
 
 from qcg.pilotjob.core.job_states import State, counts_by_name
 from qcg.pilotjob.core.records import DrainedNode
+from qcg.pilotjob.core.waiting_reasons import waits_for_others
 from qcg.pilotjob.core.why_left import why_left
 from qcg.pilotjob.journal import aggregates, queries
+from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.metadata import DRAINED_NODES, RESOURCES, DamagedMetadata, MetadataKey, NodeSize, T
+from qcg.pilotjob.journal.records import JobRecord
 from qcg.pilotjob.report.failure_groups import FailureGroup, FailureGroups
 from qcg.pilotjob.report.formats import to_second
 from qcg.pilotjob.report.recorded_failures import RecordedFailures
@@ -86,15 +89,27 @@ def _waiting(connection: sqlite3.Connection, units: Counter[State]) -> Iterator[
         return
     held = list(queries.holds(connection))
     seqs = {seq for seq, _, _ in held}
-    names = [job.name for job in aggregates.jobs_in(connection, State.QUEUED, len(seqs) + 1) if job.seq not in seqs]
+    free = [job for job in aggregates.jobs_in(connection, State.QUEUED, len(seqs) + 1) if job.seq not in seqs]
     held_units = min(sum([_held(connection, seq, position) for seq, position, since in held if since]), number)
     if number > held_units:
-        yield Group(number - held_units, "left", LEFT, names[0] if names else "")
+        yield _group_left(connection, number - held_units, free[0] if free else None)
     if held_units:
         seq, _, since = held[0]
         record = queries.job_record(connection, seq)
         reason = why_left(None, held_since=to_second(since))
         yield Group(held_units, reason.kind, reason.sentence, record.name if record else "")
+
+
+def _group_left(connection: sqlite3.Connection, number: int, example: JobRecord | None) -> Group:
+    """The group of jobs and iterations that are not held. `example`: a job of the group."""
+    if example is None:
+        return Group(number, "left", LEFT, "")
+    held = HeldJobs(connection)
+    prerequisite = held.prerequisite_of(example.seq) if held.are_all_left() else None
+    if prerequisite is None:
+        return Group(number, "left", LEFT, example.name)
+    reason = why_left(None, prerequisite=prerequisite)
+    return Group(number, reason.kind, waits_for_others(number, reason.sentence), example.name)
 
 
 def _held(connection: sqlite3.Connection, seq: int, position: int) -> int:
