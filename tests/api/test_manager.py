@@ -84,6 +84,13 @@ def test_warnings_about_jobs_go_to_the_log(manager: Manager, caplog: pytest.LogC
     assert "job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in caplog.messages
 
 
+def test_several_arguments_in_one_string_go_to_the_log(caplog: pytest.LogCaptureFixture):
+    Jobs().add(name="words", exec="echo", args="--T 3").add(name="word", exec="echo", args="3")
+    assert caplog.messages == [
+        "job 'words': args: \"--T 3\" is one argument with blanks in it; write a list for several"
+    ]
+
+
 def test_values_that_are_no_names_are_refused(manager: Manager):
     with pytest.raises(WrongArgumentsError, match="a string or a list of strings"):
         manager.status(7)  # type: ignore[arg-type]

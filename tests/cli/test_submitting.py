@@ -49,6 +49,14 @@ def test_a_misspelt_variable_is_a_warning(pm: Pm):
     assert "Warning" not in pm("submit", "--name", "fine", "--iteration", "2", "--", "echo", "${it} ${HOME}").stderr
 
 
+def test_several_arguments_in_one_string_are_a_warning(pm: Pm, wd: Path):
+    jobs = [{"name": "words", "exec": "echo", "args": "--T 3"}, {"name": "word", "exec": "echo", "args": "3"}]
+    (wd / "words.json").write_text(json.dumps(jobs))
+    assert pm("submit", "words.json").stderr == (
+        "Warning: job 'words': args: \"--T 3\" is one argument with blanks in it; write a list for several\n"
+    )
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_jobs_accepted_before_a_refusal_are_printed(pm: Pm, wd: Path, as_json: bool):
     good = {"name": f"good{as_json}", "execution": {"exec": "true"}}

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
+from qcg.pilotjob.api.log import log
+from qcg.pilotjob.description.args_in_one_string import one_argument_with_blanks
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
 from qcg.pilotjob.description.json_input import InvalidJson
@@ -35,9 +37,12 @@ class Jobs:
         Named arguments override the dictionary. A job without a name gets a generated one."""
         given = _described(job_attrs, attrs)
         try:
-            return self._append(simple_to_standard(given), simple=True)
+            self._append(simple_to_standard(given), simple=True)
         except DescriptionError as error:
             raise InvalidJobDescriptionError(str(error)) from None
+        if warning := one_argument_with_blanks(given.get("args")):
+            log.warning("job %r: args: %s", given["name"], warning)
+        return self
 
     def add_std(self, job_attrs: dict[str, Any] | None = None, **std_attrs: Any) -> Jobs:
         """Add a job in the standard form, as in a request file."""

@@ -5,33 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.description.args_in_one_string import warning_about_args
 from qcg.pilotjob.description.errors import quoted
 from qcg.pilotjob.description.model import Execution
 
 ADVICE = "put a shell command into script, or the program into exec and its arguments into args"
 
 
-class _Args(msgspec.Struct):
-    """The `args` of a description as written: a string or a list. The parsed model has lists only."""
-
-    args: Any = None
-
-
-_args_of = msgspec.json.Decoder(_Args).decode
-
-
 def args_in_one_string(jobs: Sequence[msgspec.Raw], path: str) -> list[str]:
     """Warnings about valid jobs whose `args` is one string with blanks. `path`: the position of `jobs` in the file."""
-    given = [_args_of(job).args for job in jobs]
-    return [
-        f"{path}[{number}].args: {quoted(args)} is one argument with blanks in it; write a list for several"
-        for number, args in enumerate(given)
-        if isinstance(args, str) and " " in args.strip()
-    ]
+    found = [(number, warning_about_args(job)) for number, job in enumerate(jobs)]
+    return [f"{path}[{number}].args: {named[1]}" for number, named in found if named is not None]
 
 
 def shell_line_as_program(execution: Execution) -> list[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from qcg.pilotjob.description.args_in_one_string import warning_about_args
 from qcg.pilotjob.description.errors import one_line
 from qcg.pilotjob.description.iteration import RowFile
 from qcg.pilotjob.description.json_input import DOLLAR
@@ -39,9 +40,17 @@ async def submit(manager: Manager, request: Submit, counted: Counted | None) -> 
 
 
 async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
-    """Warnings about probably misspelt variables, unused parameters, and files that all iterations write to."""
+    """Warnings about arguments in one string, probably misspelt variables, unused parameters, and files that all
+    iterations write to."""
     has_variables = any(DOLLAR in bytes(job) for job in request.jobs)
     warnings: list[str] = []
+    for number, written in enumerate(request.jobs, 1):
+        if (about := warning_about_args(written)) is not None:
+            warnings.append(f"job {about[0]!r}: args: {about[1]}")
+            if len(warnings) >= MOST_WARNINGS:
+                return [*warnings, FURTHER]
+        if number % STEP == 0:
+            await asyncio.sleep(0)
     for number, job in enumerate(jobs if has_variables else _iterated(jobs), 1):
         doubts = [*(variable_warnings(job) if has_variables else ()), *iteration_warnings(job)]
         warnings += [f"job {job.name!r}: {doubt}" for doubt in doubts]
