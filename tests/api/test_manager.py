@@ -84,6 +84,16 @@ def test_warnings_about_jobs_go_to_the_log(manager: Manager, caplog: pytest.LogC
     assert "job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in caplog.messages
 
 
+def test_jobs_that_can_never_run_go_to_the_log(manager: Manager, caplog: pytest.LogCaptureFixture):
+    jobs = Jobs()
+    for number in range(12):
+        jobs.add(name=f"wide{number}", exec="true", numCores=99)
+    assert len(manager.submit(jobs.add(name="fits", exec="false"))) == 13
+    assert "job 'wide0' is FAILED and never runs: 99 cores requested, but only 4 exist" in caplog.messages
+    assert "2 more jobs are FAILED and never run" in caplog.messages
+    assert "fits" not in caplog.text
+
+
 def test_several_arguments_in_one_string_go_to_the_log(caplog: pytest.LogCaptureFixture):
     Jobs().add(name="words", exec="echo", args="--T 3").add(name="word", exec="echo", args="3")
     assert caplog.messages == [

@@ -119,10 +119,12 @@ def test_the_first_of_many_unsuccessful_jobs_are_explained(pm: Pm):
 
 
 def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm):
-    done = pm("submit", "--name", "wide", "-c", "99", "--", "true")
+    done = pm("submit", "--name", "wide", "-c", "99", "--", "true", code=1)
     assert done.stdout == "wide\n"
     assert done.stderr == "Warning: wide is FAILED: 99 cores requested, but only 2 exist\n"
     assert pm("submit", "--name", "fits", "--", "false").stderr == ""
+    shown = json.loads(pm("submit", "--json", "--name", "broad", "-c", "99", "--", "true", code=1).stdout)
+    assert shown == {"submitted": 1, "jobs": ["broad"], "failed": {"broad": "99 cores requested, but only 2 exist"}}
     waited = pm("submit", "--name", "wider", "-c", "100", "--wait", "--", "true", code=1)
     assert "wider FAILED: 100 cores requested, but only 2 exist" in waited.stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 Names = str | Iterable[str]
 
+MOST_NEVER_RUN = 10
+"""Most jobs of one submission that are logged because they can never run."""
 READ_ONLY = frozenset(
     {"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "hosts", "pollJobs", "status", "summary"}
 )
@@ -104,9 +107,14 @@ def to_summary(data: dict[str, Any]) -> RunSummary:
 
 
 def submitted_names(data: dict[str, Any]) -> list[str]:
-    """Return the names in the answer to a submission, and log its warnings."""
+    """Return the names in the answer to a submission. Logs its warnings, and the first jobs that can never run."""
     for warning in data.get("warnings", ()):
         log.warning("%s", warning)
+    failed: dict[str, str] = data.get("failed", {})
+    for name, why in islice(failed.items(), MOST_NEVER_RUN):
+        log.warning("job %r is FAILED and never runs: %s", name, why)
+    if len(failed) > MOST_NEVER_RUN:
+        log.warning("%d more jobs are FAILED and never run", len(failed) - MOST_NEVER_RUN)
     names: list[str] = data["jobs"]
     return names
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qcg.pilotjob.core import events
+from qcg.pilotjob.core.job_states import FAILED
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.errors import JournalError
@@ -26,9 +27,13 @@ class Submissions:
         """Jobs of refused submissions that have not ended yet."""
 
     async def submit(self, jobs: list[JobDescription], counted: Counted | None) -> dict[str, Any]:
+        """The data of the reply. Its `failed` has, by name, why jobs can never run."""
         engine = self._engine
         report_length = engine.report.length
         reply = engine.dispatch(events.Submit(jobs))
+        submitted = [engine.state.jobs[name] for name in reply["jobs"]]
+        if failed := {job.name: job.message for job in submitted if job.state is FAILED}:
+            reply = {**reply, "failed": failed}
         if counted is not None:
             engine.journal.set_metadata(counted.key, counted.after)
         try:
@@ -39,12 +44,11 @@ class Submissions:
             if counted is not None:
                 engine.journal.set_metadata(counted.key, counted.before)
             raise
-        accepted = [engine.state.jobs[name] for name in reply["jobs"]]
         self._unsynced += 1
         try:
             await engine.commits.sync()
         except JournalError as error:
-            self._refuse(accepted, counted)
+            self._refuse(submitted, counted)
             if engine.commits.stalled:
                 raise JournalError(
                     f"{error} The jobs were cancelled, which could not be written either: should this manager be killed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.suggestions import suggest_options
 from qcg.pilotjob.cli.sweep_from_argv import commands_sweep, split_words, sweep_of
 from qcg.pilotjob.cli.tables import json_option, show_json
+from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.host.safe_open import read_input
@@ -205,44 +207,37 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     else:
         raise click.UsageError("give a FILE of jobs, or a program after --")
     names: list[str] = []
+    failed: dict[str, str] = {}
     for number, jobs in enumerate(submissions, 1):
         try:
             data = manager.send_request({"request": "submit", "jobs": jobs})["data"]
             names += data["jobs"]
+            failed |= data.get("failed", {})
             for warning in data.get("warnings", ()):
                 echo_err(f"Warning: {warning}")
         except QCGPJMAError as error:
             if number == 1:
                 raise
-            _show(names, as_json)
+            _show(names, failed, as_json)
             reason = error.reason if isinstance(error, RequestRefusedError) else str(error)
             raise Denial(
                 f"submit {number} of {len(submissions)} in {file} was refused, and none after it was sent: {reason}."
                 f" The submits before it were accepted, with {pluralize(len(names), 'job')}"
             ) from None
     if not (wait and as_json):  # `wait --json` prints the names, too
-        _show(names, as_json)
-    if not wait:
-        _warn_about_failed(manager, names)
-    return wait_for(manager, names, None, as_json=as_json) if wait else 0
+        _show(names, failed, as_json)
+    if wait:
+        return wait_for(manager, names, None, as_json=as_json)
+    for never, why in islice(failed.items(), MOST_EXPLAINED):
+        echo_err(f"Warning: {printable(never)} is FAILED: {printable(why)}")
+    return FAILURE if failed else 0
 
 
-def _show(names: list[str], as_json: bool) -> None:
+def _show(names: list[str], failed: dict[str, str], as_json: bool) -> None:
     if as_json:
-        show_json({"submitted": len(names), "jobs": names})
+        show_json({"submitted": len(names), "jobs": names, **({"failed": failed} if failed else {})})
     else:
         echo("\n".join(map(printable, names)))
-
-
-def _warn_about_failed(manager: Manager, names: list[str]) -> None:
-    """Print a warning about jobs that can never start, which are FAILED at once."""
-    states = manager.status(names)["jobs"]
-    failed = [name for name, entry in states.items() if entry["status"] == 0 and entry["data"]["status"] == "FAILED"]
-    for name, entry in manager.info(failed[:MOST_EXPLAINED])["jobs"].items() if failed else ():
-        info = entry.get("data", {})
-        # A job that has already run and failed is no problem of the submission.
-        if "messages" in info and "runtime" not in info and "EXECUTING" not in info["history"]:
-            echo_err(f"Warning: {printable(name)} is FAILED: {printable(info['messages'])}")
 
 
 def _job(
