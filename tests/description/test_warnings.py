@@ -27,9 +27,14 @@ def warnings_of(**job: Any) -> list[str]:
         {"iteration": 5, "args": ["${it}"]},
         {"name": "n_${it}", "iterate": [0, 3], "stdout": "out.${it}", "args": ["${it}", "${its}"]},
         {"iteration": 5, "stdout": "out.$${it}"},
-        {"args": ["$$$${it}", "$it", "${item}", "${ncores}"]},
+        {"args": ["$$$${it}", "$it", "${ncores}", "${item} of a list"]},
         {"args": ["-c", "for it in a b; do echo ${it}; done"]},
         {"args": ["-c", "it=7; echo ${it}"]},
+        {"args": ["-c", "${item}"]},
+        {"exec": "/usr/bin/ssh", "args": ["host", "${HOME}/run"]},
+        {"exec": None, "script": "cd ${HOME}", "env": {"A": "${HOME}"}},
+        {"exec": None, "iteration": 5, "script": "for it in 1 2; do echo $it; done"},
+        {"exec": None, "iteration": 5, "script": "echo \\$it $$it $items $itvalue ${it}"},
         {"args": ["-c", "echo ${it}"], "env": {"it": "7"}},
     ],
 )
@@ -102,6 +107,31 @@ def test_nearest_variable_finds_misspellings_and_no_ordinary_names(name: str, ne
 def test_a_misspelt_variable_causes_a_warning(place: dict[str, Any], keys: dict[str, Any]):
     expected = "${itt} is no variable and stays as it is; did you mean ${it}?"
     assert warnings_of(**place, **keys) == [expected]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"args": ["${mem}"]},
+        {"args": ["x", "--mem=${mem}"], "env": {"mem": "3"}},
+        {"wd": "/scratch/${mem}"},
+        {"iteration": 2, "stdout": "${mem}.${it}"},
+    ],
+)
+def test_an_unknown_variable_where_no_shell_replaces_it_causes_a_warning(job: dict[str, Any]):
+    reason = "no shell reads args and paths; put the command into script if one should"
+    assert warnings_of(**job) == [f"${{mem}} is no variable and stays as it is: {reason}"]
+    several = warnings_of(args=["${HOME}/${T}"])
+    assert several == [f"${{HOME}}, ${{T}} are no variables and stay as they are: {reason}"]
+
+
+def test_a_variable_without_braces_in_a_script_causes_a_warning():
+    script = 'echo $it "$itval" $it'
+    assert warnings_of(exec=None, script=script, iteration=3) == [
+        "$it is a variable of the shell without a value; write ${it}",
+        "$itval is a variable of the shell without a value; write ${itval}",
+    ]
+    assert warnings_of(exec=None, script=script) == []
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from qcg.pilotjob.description.errors import one_line, quoted, suggestion
 from qcg.pilotjob.description.iteration import HEADS, MISSING, Iteration, member
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.parameter_warnings import parameter_warnings
+from qcg.pilotjob.description.shell_words import names_no_shell_reads
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
     AT_SUBMISSION,
@@ -38,7 +39,7 @@ def iteration_warnings(job: JobDescription) -> list[str]:
     parameters = parameter_warnings(job)
     if parameters and variable_warnings(job):  # which names the variable that is probably meant
         parameters = []
-    return parameters + _same_files(job.execution, job.iteration)
+    return parameters + _without_braces(job.execution) + _same_files(job.execution, job.iteration)
 
 
 def variable_warnings(job: JobDescription) -> list[str]:
@@ -48,7 +49,9 @@ def variable_warnings(job: JobDescription) -> list[str]:
         return []
     texts = texts_with_variables(job.execution)
     own = _Assigned(texts, job.execution.env)
+    unread = names_no_shell_reads(job.execution)
     without_value: list[str] = []
+    unknown: list[str] = []
     found: list[str] = []
     named = (job.iteration.names or {}) if job.iteration is not None else {}
     for name in dict.fromkeys(name for text in texts for name in references(text)):
@@ -58,24 +61,38 @@ def variable_warnings(job: JobDescription) -> list[str]:
                 without_value.append(f"${{{name}}}")
         elif dot:
             found += _about_member(head, key, job.iteration)
-        elif (
-            name not in _KNOWN
-            and name not in named
-            and (near := _with_head(name, job.iteration) or nearest_variable(name, *named))
-            and name not in own
-        ):
-            found.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
+        elif name not in _KNOWN and name not in named:
+            near = _with_head(name, job.iteration) or nearest_variable(name, *named)
+            if near and name not in own:
+                found.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
+            elif name in unread:
+                unknown.append(f"${{{name}}}")
     for name, key in dict.fromkeys(dotted for text in texts for dotted in _DOTTED.findall(text)):
         near = name if name in _KNOWN else nearest_variable(name)
         if near is not None and name not in HEADS:
             found.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
     found += unclosed_references(job)
+    if unknown:
+        are = "is no variable and stays as it is" if len(unknown) == 1 else "are no variables and stay as they are"
+        found.append(
+            f"{', '.join(unknown)} {are}: no shell reads args and paths; put the command into script if one should"
+        )
     if without_value:
         have = "has" if len(without_value) == 1 else "have"
         found.append(
             f'{", ".join(without_value)} {have} no value in a job without iterations; give the job an "iteration"'
         )
     return found
+
+
+def _without_braces(execution: Execution) -> list[str]:
+    """A warning about `$it` in a script that does not assign it."""
+    script = execution.script
+    if script is None or "$it" not in script:
+        return []
+    own = _Assigned([script], execution.env)
+    names = dict.fromkeys(name for name in _UNBRACED.findall(script) if name not in own)
+    return [f"${name} is a variable of the shell without a value; write ${{{name}}}" for name in names]
 
 
 def _with_head(name: str, iteration: Iteration | None) -> str | None:
@@ -126,6 +143,9 @@ _WITH_ITERATIONS = [
 ]
 """Known variables of a job without iterations (first) and with iterations (second)."""
 _DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]{1,60})\s*\}")
+
+
+_UNBRACED = re.compile(r"(?<![\\$])\$(it|itval)\b")
 
 
 class _Assigned:
