@@ -36,6 +36,13 @@ def test_a_file_alone_is_run_and_nodes_need_no_quotes(run_dir: Path):
     assert "3 nodes with 9 cores: n1, n2, n3" in (run_dir / "service.log").read_text()
 
 
+def test_a_working_directory_that_is_created_is_named(tmp_path: Path):
+    requests = write_requests(tmp_path / "r.json", [job("a", "true")])
+    arguments = ("qcg-pm", "run", requests, "--wd", tmp_path / "new" / "x", "--cores", "1")
+    assert run(*arguments).stderr.splitlines() == [f"Created {tmp_path}/new/x, the working directory."]
+    assert run(*arguments).stderr == ""
+
+
 def test_cores_are_those_of_one_virtual_node_also_when_a_run_is_resumed(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", script="echo $QCG_PM_NODELIST", stdout="a", numCores=3)])
     assert run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "3").returncode == 0

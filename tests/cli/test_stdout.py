@@ -57,6 +57,7 @@ def test_a_run_whose_output_is_lost_runs_its_jobs_and_exits_with_a_failure(tmp_p
     lines = {"qcg-pm": ["run", "r.json"], "qcg-pm-service": ["--show-progress", "--file-path", "r.json"]}
     for command, line in lines.items():
         wd = tmp_path / command
+        wd.mkdir()
         assert call(tmp_path, command, *line, "--nodes", "1", "--wd", str(wd), unbuffered=unbuffered) == (1, LOST)
         report = (wd / "jobs.report").read_text()
         assert "bad (FAILED)" in report

@@ -55,7 +55,7 @@ _SHARED = [
         type=click.Path(readable=False),
         default=".",
         show_default=True,
-        help="Working directory of the jobs and of the run's files.",
+        help="Working directory of the jobs and of the run's files; created if it does not exist.",
     ),
     click.option("--cores", type=Whole(1, MOST_CORES), metavar="N", help=CORES_HELP),
     click.option("--nodes", help=NODES_HELP),

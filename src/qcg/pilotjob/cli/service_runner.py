@@ -49,7 +49,7 @@ def run_service(
         check_machine()
         check_single_task(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
-        notes = _other_runs(options, resumption, given["resume"])
+        notes = [*_new_directory(options, resumption), *_other_runs(options, resumption, given["resume"])]
 
         notice = InterruptNotice()
 
@@ -80,6 +80,12 @@ def check_single_task(resources: str, environ: Mapping[str, str]) -> None:
     system = system_in_use(environ)
     if resources != "local" and system is not None:
         system.check_started_once(environ)
+
+
+def _new_directory(options: Options, resumption: Resumption | None) -> list[str]:
+    """A notice about a working directory that does not exist yet, which may be a typing error."""
+    wd = Path(options.wd)
+    return [f"Created {wd.absolute()}, the working directory."] if resumption is None and not wd.exists() else []
 
 
 def _other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> list[str]:
