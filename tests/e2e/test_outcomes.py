@@ -43,3 +43,15 @@ def test_the_client_and_the_command_line_submit_jobs_by_outcome(tmp_path: Path):
         assert manager.wait4(["a", "b", "c"]) == {"a": "FAILED", "b": "SUCCEED", "c": "SUCCEED"}
         info = manager.send_request({"request": "why", "jobNames": ["b"]})
         assert info["data"]["jobs"]["b"]["data"]["reason"] == "succeeded"
+
+
+def test_a_fallback_that_is_not_needed_is_no_failure(tmp_path: Path):
+    wanted = {"name": "fast", "exec": "true"}
+    fallback = {"name": "safe", "exec": "true", "afternotok": "fast"}
+    after = {"name": "report", "exec": "true", "after": "safe"}
+    path = write_requests(tmp_path / "r.json", [wanted, fallback, after])
+    assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "2").returncode == 0
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path, {"log_file": ""}) as manager:
+        manager.send_request({"request": "submit", "jobs": [wanted, fallback, after]})
+        assert run("qcg-pm", "wait", "--path", tmp_path).returncode == 0
+        assert run("qcg-pm", "wait", "--path", tmp_path, "safe").returncode == 1

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,27 @@ def test_a_registry_that_does_not_fit_on_the_disk_leaves_no_files(tiny_disk: Pat
     assert [file.name for file in tiny_disk.iterdir()] == ["filler"]
     filler.unlink()
     Journal.create(path).close()
+
+
+def test_one_of_two_managers_that_open_a_registry_at_the_same_moment_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(schema, "SECONDS_TO_WAIT_FOR_A_LOCK", 0.05)
+    path = tmp_path / "registry.sqlite"
+    Journal.create(path).close()
+    both = threading.Barrier(2)
+
+    def is_opened() -> bool:
+        both.wait(60)
+        try:
+            connection = schema.connect(path)
+        except RegistryInUseError:
+            both.wait(60)
+            return False
+        both.wait(60)  # it is kept open until the other one has given up
+        connection.close()
+        return True
+
+    for _ in range(10):
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(lambda _: is_opened(), range(2))) == [False, True]

@@ -68,9 +68,7 @@ def _names(text: str, source: NameSource, *, whole_jobs: bool) -> Iterable[str]:
     jobs = _jobs(job, source)
     if not colon:
         return jobs
-    return (
-        name for one in jobs for name in _iterations(one, suffix, source, named=one == job, whole_jobs=whole_jobs)
-    )
+    return (name for one in jobs for name in _iterations(one, suffix, source, named=one == job, whole_jobs=whole_jobs))
 
 
 def _jobs(pattern: str, source: NameSource) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import random
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -130,6 +132,11 @@ TOGETHER = 4
 """Value of the column `killed`: the iteration became final with many others, and has no entry in `jobs.report`."""
 
 SECONDS_TO_WAIT_FOR_A_LOCK = 1.0
+TRIES = 3
+"""Number of times that the registry is opened while another process holds its lock. Two managers that open it at the
+same moment may refuse each other; after pauses of random lengths, one of them gets it."""
+LONGEST_PAUSE = 0.5
+"""Longest of these pauses, in seconds."""
 PAGES_BETWEEN_CHECKPOINTS = 16384
 
 
@@ -145,17 +152,19 @@ def seq_and_position(place: int) -> tuple[int, int]:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open the registry as the only manager that owns it."""
-    try:
-        return _connect(path, "")
-    except sqlite3.OperationalError as error:
-        # Without file locks SQLite fails in several ways, one of them as if another process held the lock.
-        if not locks_work(path.parent):
-            return _connect(path, "&vfs=unix-none")
-        if "locked" in str(error):
-            raise RegistryInUseError(
-                f"The registry {path} is in use by another manager; end that one first, or give another run directory."
-            ) from None
-        raise
+    for _ in range(TRIES):
+        try:
+            return _connect(path, "")
+        except sqlite3.OperationalError as error:
+            # Without file locks SQLite fails in several ways, one of them as if another process held the lock.
+            if not locks_work(path.parent):
+                return _connect(path, "&vfs=unix-none")
+            if "locked" not in str(error):
+                raise
+            time.sleep(random.uniform(0.0, LONGEST_PAUSE))
+    raise RegistryInUseError(
+        f"The registry {path} is in use by another manager; end that one first, or give another run directory."
+    )
 
 
 def _connect(path: Path, parameters: str) -> sqlite3.Connection:

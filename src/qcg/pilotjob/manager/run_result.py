@@ -86,7 +86,8 @@ class RunResult(msgspec.Struct, kw_only=True):
             return JOBS_LEFT
         if self.end.cause is Cause.NO_HOST:
             return UNABLE
-        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.requests.errors else FAILURE
+        # Where nothing has failed or was cancelled, jobs are OMITTED because an outcome they wait for did not occur.
+        return FAILURE if self.counts[State.FAILED] or self.counts[State.CANCELED] or self.requests.errors else 0
 
     def last_line(self, *, followed: bool = False) -> str:
         """Line about remaining jobs and the resume command; empty when none remain.
