@@ -317,7 +317,7 @@ def test_files_that_all_iterations_write_to_are_warned_about_in_the_reply(tmp_pa
         notices = wired.notices()
         shared = {"iteration": {"stop": 100_000}, "stdout": "o"}
         jobs = [job("own", "true", iteration=2, stdout="o.${it}"), job("all", "true", **shared)]
-        for more in ([], [job("plain", "echo", "${HOME}")]):
+        for more in ([], [{"name": "plain", "script": "echo ${HOME}"}]):
             named = [{**one, "name": f"{one['name']}{len(more)}"} for one in jobs]
             (request,) = raw({"request": "submit", "jobs": [*named, *more]})
             reply = (await answer(Manager(wired.engine, "x"), request)).data or {}
