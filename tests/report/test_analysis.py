@@ -223,7 +223,7 @@ def test_a_limited_number_of_jobs_is_listed_and_the_rest_counted(tmp_path: Path)
     assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
     text = render_text(report)
     assert f"90 more failed; list them with: qcg-pm jobs 'it:*' --state FAILED --path {report.directory}\n" in text
-    assert f"Run failed jobs again with: qcg-pm run --resume {report.directory} --rerun failed\n" in text
+    assert f"To run failed jobs again: qcg-pm run --resume {report.directory} --rerun failed (and --from FILE" in text
     assert "NAME" not in text
     assert "--rerun" not in render_text(msgspec.structs.replace(report, at_work=True))
 
@@ -285,7 +285,11 @@ def test_a_failure_is_reported_with_the_end_of_its_stderr(tmp_path: Path):
     assert (failure.name, failure.message, failure.exit_code) == ("a[b]:5", "exit code 3", 3)
     assert failure.stderr == str(tmp_path / "wd5" / "err.1")
     assert failure.last_lines == [*(f"line {n}" for n in range(11, 20)), "the [red]end\\x1b[31m"]
-    assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in render_text(report)
+    text = render_text(report)
+    assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in text
+    again = f"qcg-pm run --resume {report.directory} --rerun failed"
+    last = f"To run failed jobs again: {again} (and --from FILE, if you have corrected FILE)\n"
+    assert text.endswith(last) is report.finished
 
 
 def test_an_iterated_job_that_can_never_run_is_reported_with_the_reason(tmp_path: Path):

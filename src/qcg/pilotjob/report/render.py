@@ -84,8 +84,6 @@ def report_lines(report: RunReport) -> list[Line]:
         say(f"\n... and {report.failed - len(report.failures)} more failed; {how_to_list}")
         if report.iterations.get(State.FAILED.name) and not names:
             say("With 'NAME:*' behind it, it lists the failed iterations of job NAME.")
-        if report.finished and not report.at_work:
-            say(f"Run failed jobs again with: qcg-pm run --resume {shlex.quote(report.directory)} --rerun failed")
     if any(failure.message.startswith(NODE_LOST) for failure in report.failures):
         say("\nWith --on-lost rerun, jobs whose node is lost are started again.")
     if report.omitted:
@@ -95,6 +93,9 @@ def report_lines(report: RunReport) -> list[Line]:
         more = report.jobs.get("OMITTED", 0) - len(report.omitted)
         if more > 0:
             say(f"... and {more} more were omitted; {_how_to_list(report, State.OMITTED)}")
+    if report.failed and report.finished and not report.at_work:
+        again = f"qcg-pm run --resume {shlex.quote(report.directory)} --rerun failed"
+        say(f"\nTo run failed jobs again: {again} (and --from FILE, if you have corrected FILE)")
     return lines
 
 
