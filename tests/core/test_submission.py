@@ -59,16 +59,32 @@ def test_iterations_that_can_never_run_fail_together() -> None:
     assert set(driver.iteration_states("huge")) == {"FAILED"}
 
 
+def test_the_name_of_a_job_that_has_ended_is_refused_with_ways_to_use_it_again():
+    driver = CoreDriver(machine(2))
+    driver.submit(job("good"), job("wide", 3))
+    driver.schedule()
+    driver.start("good")
+    driver.end("good")
+    with pytest.raises(SubmissionRejected) as refused:
+        driver.submit(job("good"), job("wide"))
+    assert refused.value.sentences == [
+        "job 'good' already exists, and is SUCCEED; choose another name, or remove it first with: qcg-pm remove good",
+        "job 'wide' already exists, and is FAILED; choose another name, or remove it first with: qcg-pm remove wide."
+        " To run it again with another description: qcg-pm run --resume DIR --rerun failed --from FILE, or while a"
+        " manager runs: qcg-pm rerun --from FILE",
+    ]
+
+
 @pytest.mark.parametrize(
     ("jobs", "sentences"),
     [
         (
             [job("old")],
-            ["job 'old' already exists; choose another name or remove the old job first"],
+            ["job 'old' already exists, and is QUEUED; choose another name"],
         ),
         (
             [job("a"), job("a")],
-            ["job 'a' already exists; choose another name or remove the old job first"],
+            ["job 'a' is described twice; give each job a name of its own"],
         ),
         ([job("a", after="b")], ["job 'a' waits for 'b', and there is no job 'b'"]),
         ([job("a", after="b:1")], ["job 'a' waits for 'b:1', and there is no job 'b'"]),
@@ -141,7 +157,7 @@ def test_iterations_that_can_never_run_fail_together() -> None:
         (
             [job("old"), job("a", after="x y"), job("b", after="b"), job("c", after="it:9 a")],
             [
-                "job 'old' already exists; choose another name or remove the old job first",
+                "job 'old' already exists, and is QUEUED; choose another name",
                 "job 'a' waits for 'x', and there is no job 'x'",
                 "job 'a' waits for 'y', and there is no job 'y'",
                 "job 'c' waits for 'it:9', and job 'it' has no iteration 9",

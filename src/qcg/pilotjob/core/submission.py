@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import ChainMap
 from collections.abc import Mapping
 
@@ -127,6 +128,21 @@ def finalize_unstarted(core: CoreState, job: Job, state: State, message: str) ->
     make_final(core, UnstartedFinalState(job, state, message))
 
 
+def _name_is_taken(job: Job) -> str:
+    """The refusal of a description with the name of an earlier job."""
+    taken = f"job {job.name!r} already exists, and is {job.state.name}; choose another name"
+    if not job.state.is_final:
+        return taken
+    remove = f"or remove it first with: qcg-pm remove {shlex.quote(job.name)}"
+    if job.state is SUCCEED:
+        return f"{taken}, {remove}"
+    state = job.state.name.lower()
+    return (
+        f"{taken}, {remove}. To run it again with another description: qcg-pm run --resume DIR --rerun {state} --from"
+        " FILE, or while a manager runs: qcg-pm rerun --from FILE"
+    )
+
+
 def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJob]:
     """Check the whole submission before anything is changed."""
     problems: list[str] = []
@@ -135,8 +151,11 @@ def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJo
     buffer = bytearray()
     for seq, description in enumerate(descriptions, core.next_seq):
         name = description.name
-        if name in core.jobs or name in new:
-            problems.append(f"job {name!r} already exists; choose another name or remove the old job first")
+        if (existing := core.jobs.get(name)) is not None:
+            problems.append(_name_is_taken(existing))
+            continue
+        if name in new:
+            problems.append(f"job {name!r} is described twice; give each job a name of its own")
             continue
         job = new[name] = Job(seq, name, _encoded(description, buffer), core.now)
         if description.request.host and (refusal := why_no_host(core.pool, description)):
