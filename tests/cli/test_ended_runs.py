@@ -191,21 +191,25 @@ def test_a_run_whose_requests_were_refused_hides_no_other(tmp_path: Path):
     assert f"Run {tmp_path}/.qcgpjm-service-real" in pm("report", tmp_path).stdout
 
 
-def test_commands_that_need_a_manager_are_refused_with_advice(over: Path):
-    for line in (["wait"], ["cancel", "a"], ["submit", "x.json"], ["finish"], ["resources"]):
-        done = pm(*line, "-p", over)
-        assert done.exit_code == 2
-        assert f"`qcg-pm-service --net --resume {over}/.qcgpjm-service-over`" in done.stderr
-        assert "start another manager with `qcg-pm-service --net`" in done.stderr
-
-
-def test_rerun_without_a_manager_begins_with_the_command_that_runs_jobs_again(over: Path):
-    done = pm("rerun", "a", "-p", over)
-    command = f"`qcg-pm run --resume {over}/.qcgpjm-service-over --rerun failed`"
-    assert (done.exit_code, done.stderr.startswith(f"Error: To run failed jobs of this run again: {command}. ")) == (
-        2,
-        True,
-    )
+def test_commands_that_need_a_manager_are_refused_with_advice_of_their_own(over: Path):
+    run_dir = f"{over}/.qcgpjm-service-over"
+    serve = f"`qcg-pm-service --net --resume {run_dir}`"
+    advice = {
+        "wait": f"Jobs that are left end only in a run that continues: `qcg-pm run --resume {run_dir}`.",
+        "cancel a": f"To cancel jobs that are left, open it with {serve}.",
+        "submit x.json": f"To submit jobs to it, open it with {serve}; for a new run: `qcg-pm-service --net`.",
+        "finish": "There is no manager to end.",
+        "resources": f"To open it again: {serve}.",
+        "release a": f"To release held jobs and continue: `qcg-pm run --resume {run_dir} --release`.",
+        "rerun a": f"To run its failed jobs again: `qcg-pm run --resume {run_dir} --rerun failed`; for some of them,"
+        f" open it with {serve}, and give qcg-pm rerun NAMES then.",
+    }
+    for line, sentence in advice.items():
+        done = pm(*line.split(), "-p", over)
+        assert (done.exit_code, done.stderr) == (
+            2,
+            f"Error: No manager is running for {run_dir}: the last one has ended. {sentence}\n",
+        )
 
 
 @pytest.mark.parametrize("line", [["status"], ["jobs"], ["rerun", "a"], ["finish"]])
@@ -224,7 +228,7 @@ def test_a_crashed_run_shows_unfinished_jobs_and_the_resume_hint(died: Path):
     run_dir = f"{died}/.qcgpjm-service-dead"
     assert done.stderr == (
         f"No manager is running (the last one has died); this is the recorded state of {run_dir}."
-        f" 2 jobs have not ended, and no agent is running. Continue: `qcg-pm run --resume {run_dir}`.\n"
+        f" 2 jobs have not ended. Continue: `qcg-pm run --resume {run_dir}`.\n"
     )
     told = pm("why", "gate", "last", "-p", died).stdout.splitlines()
     assert told[0].startswith("gate EXECUTING: it was on n0[0] (pid ")

@@ -29,9 +29,7 @@ def pm(*arguments: str | Path) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command", [["status"], ["jobs"], ["why", "n"], ["runs"], ["release", "h"], ["submit", "--", "true"]]
-)
+@pytest.mark.parametrize("command", [["status"], ["jobs"], ["why", "n"], ["runs"], ["release", "h"], ["wait"]])
 def test_the_resume_command_releases_when_only_held_jobs_are_left(command: list[str], tmp_path: Path):
     run_dir = end_run(tmp_path, job("n", "true", after=["h"]), job("h", "true") | HELD, job("done", "true"))
     where = [tmp_path] if command == ["runs"] else ["-p", tmp_path]

@@ -55,7 +55,7 @@ def test_a_run_directory_is_found_as_itself(tmp_path: Path):
     ("runs", "words"),
     [
         ([], ["there is no run", "--path DIR", "QCG_PJM_DIR"]),
-        ([{"alive": False}], ["has died", "--resume", "qcg-pm report"]),
+        ([{"alive": False}], ["has died", "--resume"]),
         ([{"net": False}], ["has no network interface", "--no-net"]),
     ],
 )

@@ -25,7 +25,7 @@ def test_jobs_that_run_at_the_end_of_the_time_are_ended_and_run_again(tmp_path: 
     assert ["QUEUED", "1", "4"] in [line.split() for line in first.done.stdout.splitlines()]
     listed = run("qcg-pm", "jobs", cwd=tmp_path)
     assert listed.stdout.splitlines() == ["name  state", "a     QUEUED"]
-    assert "1 job has not ended, and no agent is running. Continue: `qcg-pm run --resume" in listed.stderr
+    assert "1 job has not ended. Continue: `qcg-pm run --resume" in listed.stderr
     assert run("qcg-pm", "status", cwd=tmp_path).stdout.splitlines()[1].split()[:4] == ["jobs", "1", "1", "0"]
     assert run("qcg-pm", "why", "a:0", "a:3", cwd=tmp_path).stdout.splitlines() == [
         "a:0 QUEUED: it was stopped when its manager ended; a manager that resumes the run starts it again",

@@ -6,7 +6,6 @@ import difflib
 import functools
 import os
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,6 +34,7 @@ _HINT = (
     "Start a run there with `qcg-pm run FILE`, or name the directory of one with --path DIR (or --address, or"
     f" {RUN_DIRECTORY}); `qcg-pm-service --net` starts a manager without jobs"
 )
+_ADVICE = "To open it again: {serve}."
 _RUN_DIR = "qcg.pilotjob.run_dir"
 _NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
 MOST_COMPARED = 10_000
@@ -50,9 +50,9 @@ def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
     return _command(function, offline=False)
 
 
-def on_manager_or(hint: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
-    """The same, with a sentence shown first about what to do without a manager; `{run}` is the run directory."""
-    return functools.partial(_command, offline=False, hint=hint)
+def on_manager_or(advice: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """The same, with a sentence about what to do when the manager has ended; see `advise_without_manager`."""
+    return functools.partial(_command, offline=False, advice=advice)
 
 
 def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -60,7 +60,7 @@ def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[...,
     return _command(function, offline=True)
 
 
-def _command(function: Callable[..., int | None], *, offline: bool, hint: str = "") -> Callable[..., None]:
+def _command(function: Callable[..., int | None], *, offline: bool, advice: str = _ADVICE) -> Callable[..., None]:
     @click.option(
         "-p",
         "--path",
@@ -75,7 +75,7 @@ def _command(function: Callable[..., int | None], *, offline: bool, hint: str = 
         target = target_of(context, path, address)
         try:
             with ExitOnInterrupt(_print_interrupt_notice if _waits(context) else None):
-                code = _call(function, target.path, target.address, given, offline=offline, hint=hint)
+                code = _call(function, target.path, target.address, given, offline=offline, advice=advice)
         except BrokenPipeError:
             silence_stdout()
             sys.exit(0)
@@ -100,7 +100,7 @@ def _call(
     given: dict[str, Any],
     *,
     offline: bool,
-    hint: str,
+    advice: str,
 ) -> int | None:
     from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
@@ -115,11 +115,14 @@ def _call(
             except NoSuchName as error:
                 raise Denial(with_similar_name(manager, str(error))) from None
     except NoManager as missing:
-        if not offline or missing.run is None:
-            first = f"{hint.format(run=shlex.quote(str(missing.run)))} " if hint and missing.run is not None else ""
-            raise Refusal(f"{first}{missing}") from None
+        if missing.run is None:
+            raise Refusal(str(missing)) from None
         for sentence in missing.skipped:
             echo_err(sentence)
+        if not offline:
+            from qcg.pilotjob.runs.messages import advise_without_manager
+
+            raise Refusal(advise_without_manager(missing.run, advice)) from None
         return _ask_registry(missing.run, function, given)
     except ConnectionError as error:
         run = current_run_dir()

@@ -34,6 +34,24 @@ def describe_run_without_manager(run: Path) -> str:
     return " ".join([*sentences, *_other_runs(run)])
 
 
+def advise_without_manager(run: Path, advice: str) -> str:
+    """Say that a run has no manager, and what to do instead. `advice`: a sentence in which `{resume}`, `{release}` and
+    `{serve}` are the commands that continue the run, release held jobs as well, and serve clients again; `{rerun}` runs
+    failed jobs again."""
+    run = run.absolute()
+    left, path = read_unfinished(run), shlex.quote(str(run))
+    sentences = [f"No manager is running for {run}: the last one {_last_manager(run)}."]
+    if left.unfinished:
+        sentences.append(f"{_count_unfinished(left)}.")
+    commands = {
+        "resume": left.resume_command(),
+        "release": left._replace(only_held=True).resume_command(serves=False),
+        "serve": f"`qcg-pm-service --net --resume {path}`",
+        "rerun": f"`qcg-pm run --resume {path} --rerun failed`",
+    }
+    return " ".join([*sentences, advice.format(**commands), *_other_runs(run)])
+
+
 def describe_recorded_state(run: Path, *, damaged: bool = False) -> str:
     """The notice of read-only commands that the registry has answered, and not a manager.
 
@@ -60,16 +78,16 @@ def _last_manager(run: Path) -> str:
 
 
 def _describe_unfinished(left: UnfinishedRun) -> str:
+    return f"{_count_unfinished(left)}. Continue: {left.resume_command()}"
+
+
+def _count_unfinished(left: UnfinishedRun) -> str:
+    """The number of unfinished jobs, and whether agents may still run some of them."""
     jobs = pluralize(left.unfinished, "job has", "jobs have")
+    held = ": held jobs, and jobs that wait for them" if left.only_held else ""
     running = has_agents(left.run_dir)
-    agents = (
-        "agents may still be running"
-        if running is None
-        else "agents are still running"
-        if running
-        else "no agent is running"
-    )
-    return f"{jobs} not ended, and {agents}. Continue: {left.resume_command()}"
+    agents = {None: ", and agents may still be running", True: ", and agents are still running", False: ""}[running]
+    return f"{jobs} not ended{held}{agents}"
 
 
 def _other_runs(run: Path) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial
-from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager
+from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager_or
 from qcg.pilotjob.runs.manager_process import is_alive
 from qcg.pilotjob.runs.resume_hint import jobs_left_text
 from qcg.pilotjob.runs.unfinished import read_unfinished
@@ -28,7 +28,7 @@ EXIT_TIMEOUT = 60.0
 @click.command("finish")
 @click.option("--when-done", is_flag=True, help="End as soon as every job has ended; the command returns at once.")
 @click.option("--cancel", is_flag=True, help="Cancel waiting jobs, too: no job is left for --resume.")
-@on_manager
+@on_manager_or("There is no manager to end.")
 def command(manager: Manager, when_done: bool, cancel: bool) -> None:
     """End a manager, and return when it has ended.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qcg.pilotjob.cli.bulk_action import apply_to_jobs
-from qcg.pilotjob.cli.manager_lookup import on_manager
+from qcg.pilotjob.cli.manager_lookup import on_manager_or
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("release")
 @click.argument("names", nargs=-1, required=True, shell_complete=job_names(final=False))
 @json_option
-@on_manager
+@on_manager_or("To release held jobs and continue: {release}.")
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
     """Release held jobs and iterations, so that they can be started.
 

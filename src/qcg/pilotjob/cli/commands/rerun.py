@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     help="Read the parameter files of these jobs again, and run with their new rows.",
 )
 @json_option
-@on_manager_or("To run failed jobs of this run again: `qcg-pm run --resume {run} --rerun failed`.")
+@on_manager_or(
+    "To run its failed jobs again: {rerun}; for some of them, open it with {serve}, and give qcg-pm rerun NAMES then."
+)
 def command(
     manager: Manager,
     names: tuple[str, ...],

@@ -15,7 +15,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial, Refusal
 from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
-from qcg.pilotjob.cli.manager_lookup import on_manager
+from qcg.pilotjob.cli.manager_lookup import on_manager_or
 from qcg.pilotjob.cli.options import check_retry, seconds_of
 from qcg.pilotjob.cli.param_types import PRIORITY, GpuCount, Whole
 from qcg.pilotjob.cli.shell_completion import job_names
@@ -182,7 +182,7 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
 )
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit codes as of qcg-pm wait.")
 @json_option
-@on_manager
+@on_manager_or("To submit jobs to it, open it with {serve}; for a new run: `qcg-pm-service --net`.")
 def command(manager: Manager, file: str | None, name: str | None, wait: bool, as_json: bool, **line: Any) -> int:
     """Submit the jobs of FILE, or one job that runs PROGRAM. Prints their names.
 

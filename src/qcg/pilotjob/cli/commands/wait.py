@@ -9,7 +9,7 @@ import click
 
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
-from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager
+from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager_or
 from qcg.pilotjob.cli.param_types import Number
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
@@ -29,7 +29,7 @@ TIMED_OUT = 3
 @click.option("--all", "every", is_flag=True, help="Wait for every job; the same as no NAMES.")
 @click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="Longest time to wait.")
 @json_option
-@on_manager
+@on_manager_or("Jobs that are left end only in a run that continues: {resume}.")
 def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:
     """Wait until jobs have ended: the jobs NAMES, or all.
 
