@@ -219,6 +219,14 @@ def test_in_a_directory_without_runs_the_advice_is_to_start_one(tmp_path: Path, 
     assert f"in {tmp_path}. Start a run there with `qcg-pm run FILE`, or name the directory of one" in done.stderr
 
 
+def test_a_report_on_a_directory_without_runs_says_so(tmp_path: Path):
+    done = pm("report", tmp_path)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"Error: There is no run in {tmp_path}; give the directory of a run, or the one that it worked in\n",
+    )
+
+
 # -- a run that has died ----------------------------------------------------------------------------------------------
 
 

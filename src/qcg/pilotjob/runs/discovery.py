@@ -45,9 +45,10 @@ def newest_readable_run(path: Path) -> Path:
         readable = [run for run in found.own if os.access(run, os.R_OK | os.X_OK) and FILE_NAME in os.listdir(run)]
         unreadable = f"; {error.filename} cannot be read: {os.strerror(error.errno or 0)}"
     if not readable:
+        why = f": no {PREFIX}* in it has a {FILE_NAME} that can be read" if found.own else ""
         raise RunsError(
-            f"There is no run in {path.absolute()}: neither it nor a {PREFIX}* in it has a {FILE_NAME} that can be read"
-            f"{unreadable}; give the directory of a run, or the one that it worked in{waiting_suffix(path)}"
+            f"There is no run in {path.absolute()}{why}{unreadable}; give the directory of a run, or the one that it"
+            f" worked in{waiting_suffix(path)}"
             f"{_skipped_suffix(found)}"
         )
     return newest_with_jobs(readable)
