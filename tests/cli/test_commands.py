@@ -129,6 +129,18 @@ def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm)
     assert "wider FAILED: 100 cores requested, but only 2 exist" in waited.stdout
 
 
+def test_waiting_for_held_jobs_says_how_to_release_them(pm: Pm):
+    pm("submit", "--hold", "--name", "kept", "--", "true")
+    pm("submit", "--name", "behind", "--after", "kept", "--", "true")
+    for names in (["kept", "behind"], []):
+        told = pm("wait", "-t", "0.1", *names, code=3).stderr.splitlines()
+        assert told[0].startswith("kept: it is held since ")
+        assert told[0].endswith("; release it with: qcg-pm release kept")
+    assert pm("wait", "-t", "0.1", "behind", code=3).stderr.startswith("behind: it waits for 'kept', which is held\n")
+    pm("release", "kept")
+    assert pm("wait", "kept").stderr == ""
+
+
 def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
     pm("submit", "--name", "slow", "--", "bash", "-c", GATE)
     done = pm("wait", "slow", "--timeout", "0.1", code=3)

@@ -66,6 +66,7 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
     from qcg.pilotjob.cli.offline_client import explanations_of, final_states
 
     try:
+        _print_held(manager, names)
         if names is None:
             manager.wait4all(timeout)
             states = {name: job["status"] for name, job in manager.list().items()}
@@ -82,6 +83,20 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
         if known is None:
             raise
         return known
+
+
+def _print_held(manager: Manager, names: list[str] | None) -> None:
+    """Say which of the first jobs do not start before a release, so that the wait may never end."""
+    if names is None:
+        waiting = manager.list_page(states=["QUEUED"], limit=MOST_EXPLAINED)["jobs"]
+        names = [name for name, entry in waiting.items() if "heldSince" in entry]
+    asked = names[:MOST_EXPLAINED]
+    answer = manager.send_request({"request": "why", "jobNames": asked})["data"]["jobs"] if asked else {}
+    for name, entry in answer.items():
+        why = entry.get("data", {})
+        runs = {"SCHEDULED", "EXECUTING"} & why.get("iterations", {}).keys()
+        if not runs and (why.get("reason") == "held" or "which is held" in why.get("sentence", "")):
+            echo_err(printable(f"{name}: {why['sentence']}"))
 
 
 def _show(states: dict[str, str], explanations: Explanations) -> None:
