@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from qcg.pilotjob.cli.main import main
-from tests.support.pilot import job, run, write_requests
+from tests.support.pilot import job, run, start, write_requests
+from tests.support.waiting import wait_for
 
 HELD = {"hold": True}
 
@@ -63,3 +64,19 @@ def test_held_jobs_stay_held_while_other_jobs_are_left(tmp_path: Path):
     stdout, stderr = pm("why", "n", "-p", tmp_path)
     assert "held" not in stdout
     assert f"Continue: `qcg-pm run --resume {run_dir}`" in stderr
+
+
+def test_holding_in_a_run_of_a_file_says_that_it_ends_with_held_jobs(tmp_path: Path):
+    gate = job("gate", script="until [ -e go ]; do sleep 0.02; done")
+    path = write_requests(tmp_path / "r.json", [gate, job("h", "true", after=["gate"])])
+    with start("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1", "--id", "x") as manager:
+        wait_for(lambda: "gate" in pm("jobs", "-p", tmp_path, "-s", "executing")[0], what="the first job")
+        stdout, stderr = pm("hold", "h", "-p", tmp_path)
+        (tmp_path / "go").touch()
+        manager.communicate()
+    assert stdout == "1 held\n"
+    assert stderr == (
+        "Note: the run ends when only held jobs are left, and continues with:"
+        f" qcg-pm run --resume {tmp_path}/.qcgpjm-service-x --release\n"
+    )
+    assert manager.returncode == 4

@@ -52,6 +52,8 @@ def apply_to_jobs(
     else:
         for line in _result_lines(answer, participle):
             echo(line)
+        for warning in answer.get("warnings", ()):
+            echo_err(printable(f"Note: {warning}"))
         for sentence in errors.values():
             echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
     return FAILURE if errors else 0
