@@ -145,13 +145,13 @@ def test_a_pass_looks_at_one_job_of_each_request_whatever_the_priorities(
     driver.submit(*[job(f"k{number}", wt=9.0, priority=number % priorities) for number in range(1000)])
     driver.schedule()
     seen: list[QueueEntry] = []
-    look = QueueEntry.next
+    look = QueueEntry.first_ready
 
     def noted(entry: QueueEntry) -> int | None:
         seen.append(entry)
         return look(entry)
 
-    monkeypatch.setattr(QueueEntry, "next", noted)
+    monkeypatch.setattr(QueueEntry, "first_ready", noted)
     driver.end("j999" if priorities == 1000 else "j0" if priorities == 1 else "j9")
     del seen[:]
     driver.core.handle(Schedule(), 1.0)

@@ -91,7 +91,7 @@ class CoreState:
         self.begun: dict[int, bytearray] = {}
         """By job number, which positions have begun to run without success so far; a byte for each of them."""
         self.estimates = 0
-        """Number of times that an attempt took longer than all before it with the same request."""
+        """Version of the learned durations: raised with each new longest duration of a request."""
         self.health = NodeHealth(drain_after)
         """Nodes that fail for reasons of their own, and drained nodes."""
         self.patience = patience

@@ -21,7 +21,7 @@ from qcg.pilotjob.core.feasibility import least
 from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.queue import Durations, entry_of
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.core.resources import Node, Release, Spare
+from qcg.pilotjob.core.resources import ExpectedEnd, Node, Spare
 from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources, ResourceRequest
 
 ANY = 1 << 30
@@ -46,7 +46,7 @@ class Forecast(NamedTuple):
     learned_until: float = math.inf
     """First end among those awaited that is expected only from the durations of earlier attempts."""
     cost: int = 0
-    """Number of nodes and releases that were examined."""
+    """Number of nodes and expected ends that were examined."""
 
 
 UNKNOWN = Forecast(math.inf)
@@ -64,16 +64,16 @@ def forecast(core: CoreState, group: NodeGroup, request: ResourceRequest) -> For
     """
     if any(node.spec.slots for node in group.nodes):
         return UNKNOWN  # jobs wait in the batch system of the host, for an unknown time
-    releases = [(node, _releases(core, node)) for node in group.nodes if node.available]
+    ends = [(node, _expected_ends(core, node)) for node in group.nodes if node.available]
     if request.nodes is None and not request.one_node:
-        return _cores_anywhere(core.now, releases, least(request), group.free_cores)
-    return _on_nodes(core.now, releases, request)
+        return _cores_anywhere(core.now, ends, least(request), group.free_cores)
+    return _on_nodes(core.now, ends, request)
 
 
-def _releases(core: CoreState, node: Node) -> Sequence[Release]:
+def _expected_ends(core: CoreState, node: Node) -> Sequence[ExpectedEnd]:
     """The ends of attempts on a node that are expected, the earliest first."""
-    if node.releases is not None and node.estimates == core.estimates:
-        return node.releases
+    if node.expected_ends is not None and node.estimates == core.estimates:
+        return node.expected_ends
     if node.contested:
         return ()
     found = []
@@ -94,42 +94,42 @@ def _releases(core: CoreState, node: Node) -> Sequence[Release]:
             part = attempt.grant.parts[0]
             if part.node != name:
                 part = next(part for part in attempt.grant.parts if part.node == name)
-            found.append(Release(since + duration, by_limit, part, attempt))
+            found.append(ExpectedEnd(since + duration, by_limit, part, attempt))
     found.sort(key=_end_of)
     if lasting:
-        node.releases, node.estimates = found, core.estimates
+        node.expected_ends, node.estimates = found, core.estimates
     return found
 
 
-def _end_of(release: Release) -> float:
-    return release.end
+def _end_of(expected: ExpectedEnd) -> float:
+    return expected.end
 
 
-def _is_known(release: Release, now: float) -> bool:
+def _is_known(expected: ExpectedEnd, now: float) -> bool:
     """Whether the end is still to be expected. An attempt that has passed its wall time is being ended."""
-    return release.by_limit or release.end > now
+    return expected.by_limit or expected.end > now
 
 
-def _cores_anywhere(now: float, nodes: list[tuple[Node, Sequence[Release]]], wanted: int, free: int) -> Forecast:
+def _cores_anywhere(now: float, nodes: list[tuple[Node, Sequence[ExpectedEnd]]], wanted: int, free: int) -> Forecast:
     missing = wanted - free
     cost = len(nodes)
     learned_until = math.inf
-    last: Release | None = None
-    for release in heapq.merge(*[releases for _, releases in nodes if releases], key=_end_of):
+    last: ExpectedEnd | None = None
+    for expected in heapq.merge(*[ends for _, ends in nodes if ends], key=_end_of):
         cost += 1
-        if not _is_known(release, now):
+        if not _is_known(expected, now):
             continue
-        if not release.by_limit:
-            learned_until = min(learned_until, release.end)
-        last = release
-        missing -= len(release.part.cores)
+        if not expected.by_limit:
+            learned_until = min(learned_until, expected.end)
+        last = expected
+        missing -= len(expected.part.cores)
         if missing <= 0:
             break
     if missing > 0 or last is None:
         return Forecast(math.inf, cost=cost)
     at = max(last.end, now)
     # Cores that are not free yet come first, so that cores that are free now can be used beyond that time.
-    later = {node: _released_cores(releases, at, now) for node, releases in reversed(nodes)}
+    later = {node: _released_cores(ends, at, now) for node, ends in reversed(nodes)}
     needed: dict[Node, int] = {}
     for node, count in [*later.items(), *[(node, node.nfree) for node in later]]:
         count = min(count, wanted)
@@ -140,17 +140,17 @@ def _cores_anywhere(now: float, nodes: list[tuple[Node, Sequence[Release]]], wan
     return Forecast(at, last.attempt, last.part.node, spare, learned_until, cost)
 
 
-def _released_cores(releases: Sequence[Release], at: float, now: float) -> int:
+def _released_cores(ends: Sequence[ExpectedEnd], at: float, now: float) -> int:
     """The number of cores that become free on a node by some time."""
-    return sum([len(release.part.cores) for release in releases if release.end <= at and _is_known(release, now)])
+    return sum([len(expected.part.cores) for expected in ends if expected.end <= at and _is_known(expected, now)])
 
 
-def _on_nodes(now: float, nodes: list[tuple[Node, Sequence[Release]]], request: ResourceRequest) -> Forecast:
+def _on_nodes(now: float, nodes: list[tuple[Node, Sequence[ExpectedEnd]]], request: ResourceRequest) -> Forecast:
     cost = len(nodes)
-    times: list[tuple[float, int, Release | None]] = []
-    for number, (node, releases) in enumerate(nodes):
-        cost += len(releases)
-        at, last = _ready_at(node, releases, request, now)
+    times: list[tuple[float, int, ExpectedEnd | None]] = []
+    for number, (node, ends) in enumerate(nodes):
+        cost += len(ends)
+        at, last = _ready_at(node, ends, request, now)
         if at < math.inf:
             times.append((at, number, last))
     times.sort(key=_first)
@@ -164,13 +164,13 @@ def _on_nodes(now: float, nodes: list[tuple[Node, Sequence[Release]]], request: 
     spare: dict[Node, Spare] = {}
     learned_until = math.inf
     for _, number, _ in ready[:count]:
-        node, releases = nodes[number]
+        node, ends = nodes[number]
         then = _Future(node, request)
-        for release in releases:
-            if release.end <= at and _is_known(release, now):
-                then.add(release)
-                if not release.by_limit:
-                    learned_until = min(learned_until, release.end)
+        for expected in ends:
+            if expected.end <= at and _is_known(expected, now):
+                then.add(expected)
+                if not expected.by_limit:
+                    learned_until = min(learned_until, expected.end)
         spare[node] = then.spare()
     last = next((last for _, _, last in ready if last is not None), None)
     if last is None:
@@ -178,26 +178,26 @@ def _on_nodes(now: float, nodes: list[tuple[Node, Sequence[Release]]], request: 
     return Forecast(at, last.attempt, last.part.node, spare, learned_until, cost)
 
 
-def _first(found: tuple[float, int, Release | None]) -> float:
+def _first(found: tuple[float, int, ExpectedEnd | None]) -> float:
     return found[0]
 
 
-def _latest_first(found: tuple[float, int, Release | None]) -> tuple[float, int]:
+def _latest_first(found: tuple[float, int, ExpectedEnd | None]) -> tuple[float, int]:
     return -found[0], -found[1]
 
 
 def _ready_at(
-    node: Node, releases: Sequence[Release], request: ResourceRequest, now: float
-) -> tuple[float, Release | None]:
+    node: Node, ends: Sequence[ExpectedEnd], request: ResourceRequest, now: float
+) -> tuple[float, ExpectedEnd | None]:
     """When a node has enough for the request, and the end that it waits for; None if it has enough now."""
     then = _Future(node, request)
     if then.is_enough():
         return now, None
-    for release in releases:
-        if _is_known(release, now):
-            then.add(release)
+    for expected in ends:
+        if _is_known(expected, now):
+            then.add(expected)
             if then.is_enough():
-                return max(release.end, now), release
+                return max(expected.end, now), expected
     return math.inf, None
 
 
@@ -216,8 +216,8 @@ class _Future:
         self.gpus_taken = dict(node.gpus_taken) if request.gpus or self.own.gpu_share else {}
         self.counters = {name: node.counters.get(name, 0) for name, _ in self.own.on_node}
 
-    def add(self, release: Release) -> None:
-        part, own = release.part, release.attempt.grant.own
+    def add(self, expected: ExpectedEnd) -> None:
+        part, own = expected.part, expected.attempt.grant.own
         self.cores += len(part.cores)
         self.memory += part.memory
         for gpu in part.gpus if self.gpus_taken else ():

@@ -66,19 +66,19 @@ class NodeGroup:
     def hide(self, node: Node, spare: Spare) -> Hidden | None:
         """Hide free resources of a node from allocations, except for the spare ones; None if there are
         none."""
-        before, releases = (node.nfree if node.available else 0), node.releases
+        before, ends = (node.nfree if node.available else 0), node.expected_ends
         hidden = node.hide(spare)
         if hidden is not None:
             self.update(node, before)
-            node.releases = releases
+            node.expected_ends = ends
         return hidden
 
     def show(self, node: Node, hidden: Hidden) -> None:
         """Show hidden resources again."""
-        before, releases = (node.nfree if node.available else 0), node.releases
+        before, ends = (node.nfree if node.available else 0), node.expected_ends
         node.show(hidden)
         self.update(node, before)
-        node.releases = releases
+        node.expected_ends = ends
 
     def _cores_anywhere(self, cores: Amount, own: OwnResources | None) -> Grant | None:
         want = self.free_cores
@@ -174,7 +174,7 @@ class NodeGroup:
     def update(self, node: Node, before: int) -> None:
         """Bring totals and masks up to date after a change of a node; `before` is the number of cores that it offered
         before."""
-        node.releases = None
+        node.expected_ends = None
         after = node.nfree if node.available else 0
         self.free_cores += after - before
         bit, with_free = node.bit, self.with_free

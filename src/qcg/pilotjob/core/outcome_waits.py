@@ -66,7 +66,7 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, pr
             if len(omitted) <= MAX_SINGLE_TRANSITIONS:
                 omitted.append(FinalState(job, position, OMITTED, why_omitted(kind, name_of(other, place), state)))
     if len(omitted) > MAX_SINGLE_TRANSITIONS:
-        message = f"it waits for an outcome of the same index of {other.name!r}, which can never be"
+        message = f"it waits for an outcome of the same index of {other.name!r} that can no longer occur"
         omitted = [UnstartedFinalState(job, OMITTED, message, bytes(never))]
     make_final(core, *omitted)
 

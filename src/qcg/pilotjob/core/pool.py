@@ -39,7 +39,7 @@ class Pool:
         self._found = {node.spec.name: (node, group) for group in self.groups for node in group.nodes}
         self.version = 0
         """Number of changes other than grants and their releases."""
-        self.releases = 0
+        self.grants_released = 0
         """Number of grants released."""
         self._targets: dict[str, Target] = {group.name: group for group in self.groups}
         self._targets[ANY_HOST] = AnyHost(self.hosts)
@@ -117,17 +117,17 @@ class Pool:
         if node is None or group is None or not node.available:
             yield
             return
-        releases = node.releases
+        ends = node.expected_ends
         _offer(node, group, False)
         try:
             yield
         finally:
             _offer(node, group, True)
-            node.releases = releases  # nothing was released
+            node.expected_ends = ends  # nothing was released
 
     def release(self, grant: Grant) -> None:
         """Free the resources of a grant."""
-        self.releases += 1
+        self.grants_released += 1
         if grant.own is not None:
             self.counters.release(grant.own)
         self.put_back(grant)

@@ -3,9 +3,9 @@
 A waiting job whose request equals the grant of a running attempt is launched before that attempt is over: it joins the
 lane of the attempt, and the host starts it as soon as the cores are free. Prefill does not change the order of jobs:
 only the first job in the queue of a group of nodes joins a lane, so no job is overtaken, and it would have got those
-cores a little later anyway. It may wait longer than for other cores, but not by much: only requests whose recent
-attempts were short are prefilled, only as many as will be over soon, and attempts behind one that takes unexpectedly
-long are retracted.
+cores a little later anyway. It may start slightly later than on other cores: only requests whose recent attempts were
+short are prefilled, only as many as are expected to end within `HORIZON`, and attempts are retracted when those before
+them take unexpectedly long.
 
 The attempts of a lane share its counters of the run, too, so prefill never takes any. A job that waits for such
 counters keeps no others from joining lanes, except later jobs that need the same counters.
@@ -170,7 +170,7 @@ def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[OpenLa
     lane = first.lane
     if lane is None:
         lane = first.lane = Lane(first, core.now)
-        core.pool.node(first.grant.parts[0].node).releases = None
+        core.pool.node(first.grant.parts[0].node).expected_ends = None
     if core.reservations:
         core.reservations.clear()
     attempt = Attempt(job, position, job.attempts_of(position) + 1, first.grant, core.now)

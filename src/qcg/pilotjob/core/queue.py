@@ -86,7 +86,7 @@ class QueueEntry:
                 self.ready = ReadyPositions()
             self.ready.add(position)
 
-    def next(self) -> int | None:
+    def first_ready(self) -> int | None:
         """The first position that can be started, or None; positions that are no longer queued are skipped."""
         job = self.job
         if job.iterations is None:
@@ -103,14 +103,14 @@ class QueueEntry:
         return fresh
 
     def take(self, position: int) -> None:
-        """Take out the position of an iteration that `next` returned."""
+        """Take out the position of an iteration that `first_ready` returned."""
         if position == self.fresh:
             self.fresh = position + 1
         elif self.ready is not None:
             self.ready.drop_first()
 
     def can_reach(self, position: int) -> bool:
-        """Whether `next` will return this position at some time."""
+        """Whether `first_ready` will return this position at some time."""
         if position in (self.ready or ()):
             return True
         apart = self.job.iterations.apart if self.job.iterations is not None else None
@@ -245,7 +245,7 @@ class QueueLine:
         """
         entries = self.entries
         while (entry := entries.first()) is not None:
-            position = entry.next()
+            position = entry.first_ready()
             if position is not None:
                 order = entry.job.seq + entry.rank
                 return (order, position, self.number, self) if entry.wall_time <= left else None
@@ -265,7 +265,7 @@ class QueueLine:
         """Remove entries with nothing left to start, which a line that is not served would keep forever."""
 
         def stays(entry: QueueEntry) -> bool:
-            entry.in_line = entry.next() is not None
+            entry.in_line = entry.first_ready() is not None
             if not entry.in_line:
                 self.iterated.pop(entry, None)
             return entry.in_line
@@ -305,7 +305,7 @@ class Queue:
         self.lines: dict[Key, QueueLine] = {}
         """Lines by key; empty lines are dropped in the next scheduling pass."""
         self.durations: dict[ResourceRequest, Durations] = {}
-        """Durations of attempts by request, also of requests that nothing waits for."""
+        """Durations of attempts by request, including requests without waiting jobs."""
         self._number = 0
 
     def line(self, request: ResourceRequest, wall_time: float | None = None, avoid: str = "") -> QueueLine:

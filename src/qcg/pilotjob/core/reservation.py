@@ -23,7 +23,7 @@ from qcg.pilotjob.core.resources import Hidden, Node
 from qcg.pilotjob.description.model import OwnResources
 
 SMALL = 64
-"""Number of nodes and releases up to which a reservation is computed again whenever an attempt has ended."""
+"""Number of nodes and expected ends up to which a reservation is computed again whenever an attempt has ended."""
 STEPS_PER_END = 8
 """On more nodes, a reservation is computed again when so many ends have come that each of them costs so many steps."""
 
@@ -34,13 +34,13 @@ class Reservation:
     __slots__ = (
         "_hidden",
         "forecast",
+        "grants_released",
         "group",
         "hidden_cores",
         "job",
         "line",
         "order",
         "position",
-        "releases",
         "version",
     )
 
@@ -50,7 +50,7 @@ class Reservation:
         self.group = group
         self.forecast = found
         self.version = core.pool.version
-        self.releases = core.pool.releases
+        self.grants_released = core.pool.grants_released
         self._hidden: list[tuple[Node, Hidden]] = []
         self.hidden_cores = 0
         """Number of free cores that are hidden at the moment."""
@@ -64,13 +64,13 @@ class Reservation:
         """Whether it is the reservation of this job or iteration."""
         return self.job is job and self.position == position
 
-    def holds(self, core: CoreState, head: Head) -> bool:
+    def is_current(self, core: CoreState, head: Head) -> bool:
         """Whether this is still the reservation of this job, and nothing has changed that it depends on."""
         if self.line is not head[3] or self.position != head[1] or self.job is not self.line.first.job:
             return False
         if self.version != core.pool.version or core.now >= min(self.at, self.forecast.learned_until):
             return False
-        ended, cost = core.pool.releases - self.releases, self.forecast.cost
+        ended, cost = core.pool.grants_released - self.grants_released, self.forecast.cost
         return not ended or (cost > SMALL and ended * STEPS_PER_END < cost)
 
     def hide(self) -> None:
@@ -111,7 +111,7 @@ class Backfill:
         self._reserved: dict[NodeGroup, Reservation | None] = {}
 
     def add_waiting(self, head: Head) -> None:
-        """Note a job that does not fit; in order."""
+        """Add the first job of a line that does not fit. To be called in queue order."""
         for group in head[3].target.groups:
             self.waiting.setdefault(group, []).append(head)
 
@@ -267,7 +267,7 @@ class Backfill:
             return None
         waiting = self.waiting[group]
         kept = self._core.reservations.get(group)
-        if kept is not None and kept.holds(self._core, waiting[0]):
+        if kept is not None and kept.is_current(self._core, waiting[0]):
             return waiting[0]
         for head in waiting:
             if group.reserved_for(head[3].request) is not None:
@@ -278,6 +278,6 @@ class Backfill:
 def _reserve(core: CoreState, group: NodeGroup, head: Head) -> Reservation:
     """The kept reservation of a job, or a new one."""
     kept = core.reservations.get(group)
-    if kept is not None and kept.holds(core, head):
+    if kept is not None and kept.is_current(core, head):
         return kept
     return Reservation(core, group, head, forecast(core, group, head[3].request))

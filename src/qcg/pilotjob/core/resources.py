@@ -34,7 +34,7 @@ class NodeSpec(Struct, frozen=True):
     """For the free part of a node: the most thousandths that are free of a GPU of which a part is taken."""
 
 
-class Release(NamedTuple):
+class ExpectedEnd(NamedTuple):
     """The expected end of an attempt on a node."""
 
     end: float
@@ -91,13 +91,13 @@ class Node:
         "counters",
         "drained",
         "estimates",
+        "expected_ends",
         "free",
         "gpus",
         "gpus_taken",
         "memory",
         "nfree",
         "reachable",
-        "releases",
         "spec",
     )
 
@@ -124,10 +124,10 @@ class Node:
         self.contested: dict[int | str, int] = {}
         """Cores claimed by more than one attempt, with the number of additional claims; GPUs of which more than the
         whole is claimed, with the excess in thousandths."""
-        self.releases: Sequence[Release] | None = None
+        self.expected_ends: Sequence[ExpectedEnd] | None = None
         """Expected ends of the attempts on this node, if they have not changed since they were computed."""
         self.estimates = 0
-        """Number of the estimates of durations with which they were computed."""
+        """Value of `CoreState.estimates` when they were computed."""
 
     @property
     def is_idle(self) -> bool:

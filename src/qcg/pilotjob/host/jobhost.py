@@ -414,7 +414,7 @@ class JobHost:
 
     def _start_next_of_lane(self, id: str) -> None:
         """Job `id` has left its cores: queue the next job of its lane."""
-        launch = self._lanes.next(id)
+        launch = self._lanes.start_next(id)
         if launch is not None:
             self._queue.append(launch)
         else:
@@ -481,7 +481,7 @@ class JobHost:
                     del self._by_pid[ended]
                 usage = added(usage, job.usage)
             self._ledger.ended(Ended(id, ended_at, 0, EndReason.EXIT, "", ended, started, grant, usage))
-            launch = lanes.next(id)
+            launch = lanes.start_next(id)
             assert launch is not None
             if pid:
                 del self._queued[launch.id]

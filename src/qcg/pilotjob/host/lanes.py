@@ -46,7 +46,7 @@ class Lanes:
         """Take a waiting launch out of its lane."""
         del self._waiting[id]
 
-    def next(self, id: str) -> Optional[Launch]:
+    def start_next(self, id: str) -> Optional[Launch]:
         """The launch to start, now that the active job `id` is over."""
         lane = self._lane_of.pop(id, id)
         self._active.pop(lane, None)

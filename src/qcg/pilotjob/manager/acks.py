@@ -1,4 +1,4 @@
-"""Records of hosts that are safe in the journal, so that the hosts may drop them."""
+"""Tracks which records of hosts are committed and can be acknowledged."""
 
 from __future__ import annotations
 

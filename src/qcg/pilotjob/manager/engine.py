@@ -385,7 +385,7 @@ class Engine(ExecutorObserver):
         self.executor.retract(node, [attempt.id for attempt in effect.attempts])
 
     def _kill_stray(self, effect: effects.KillStray) -> None:
-        log.warning("the host of %s runs %s, which no job wants; it is ended", effect.node, effect.attempt_id)
+        log.warning("stray attempt on %s: %s belongs to no job, and is ended", effect.node, effect.attempt_id)
         self.executor.kill(effect.node, effect.attempt_id)
 
     def _more_to_start(self, effect: effects.MoreToStart) -> None:
@@ -422,7 +422,7 @@ class Engine(ExecutorObserver):
 
     def _requeued(self, effect: effects.Requeued) -> None:
         self.journal.record(effect)
-        # Otherwise the next manager would kill the next attempt as one that no job wants.
+        # Otherwise the next manager would treat the next attempt as a stray, and kill it.
         self.commits.require_commit()
 
     def _reran(self, effect: effects.Reran) -> None:
@@ -430,7 +430,7 @@ class Engine(ExecutorObserver):
         self.activity.forget_failures()
         self.descriptions.forget(effect.job)
         self.all_done.clear()
-        # Otherwise the next manager would kill the next attempt as one that no job wants.
+        # Otherwise the next manager would treat the next attempt as a stray, and kill it.
         self.commits.require_commit()
 
     def _redescribed(self, effect: effects.Redescribed) -> None:

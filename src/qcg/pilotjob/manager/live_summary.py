@@ -174,7 +174,7 @@ class LiveSummary:
         taken, total = state.pool.taken_cores, state.pool.total_cores
         mean = max([load.mean or 0.0 for load in loads], default=0.0)
         running = sum([load.running for load in loads])
-        # Attempts that have run for longer than the average have not held their cores in vain.
+        # Attempts that have run for longer than the average count as useful core time, too.
         elapsed = sum([load.elapsed for load in loads]) / running if running else 0.0
         used = state.core_seconds + taken * max(mean, elapsed)
         left = Left(
