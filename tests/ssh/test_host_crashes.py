@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from functools import partial
 
 import pytest
 
 from tests.support import processes
+from tests.support.processes import Process
 from tests.support.remote_run import RemoteRun, remote_job, waiting_job
 from tests.support.ssh_lab import Lab
 from tests.support.waiting import wait_for
@@ -44,16 +46,26 @@ def test_a_reused_pid_is_neither_believed_nor_killed(lab: Lab, any_channel: str)
     lab.wizard.crash()
     lab.wizard.boot()
     lab.wizard.refuse()
-    lab.wizard.set_next_pid(pid)
-    innocent = lab.wizard.start("sleep", "600")
-    found = wait_for(lambda: [one for one in lab.wizard.processes() if str(one).endswith("sleep 600")])
-    assert lab.wizard.inner_pid(found[0]) == pid
+    innocent, found = start_with_pid(lab, pid)
     lab.wizard.heal()
     run.wait_for_states({"dead": "FAILED"}, 30)
     assert run.wait() == 1
-    assert processes.identify(found[0].pid) == found[0]
-    processes.end(set(found))
+    assert processes.identify(found.pid) == found
+    processes.end({found})
     innocent.wait(10)
+
+
+def start_with_pid(lab: Lab, pid: int) -> tuple[subprocess.Popen[str], Process]:
+    """Start a process on wizard with this pid there. Another one may get the pid first, and end soon."""
+    for _ in range(20):
+        lab.wizard.set_next_pid(pid)
+        started = lab.wizard.start("sleep", "600")
+        (found,) = wait_for(lambda: [one for one in lab.wizard.processes() if str(one).endswith("sleep 600")])
+        if lab.wizard.inner_pid(found) == pid:
+            return started, found
+        processes.end({found})
+        started.wait(10)
+    raise AssertionError(f"no process got the pid {pid}")
 
 
 def test_jobs_of_a_killed_supervisor_are_ended_and_reported(lab: Lab, channel: str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -14,18 +14,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import resolve
 from qcg.pilotjob.core.drain import drained_in_words
-from qcg.pilotjob.core.feasibility import (
-    able_nodes,
-    capacity,
-    count,
-    describe_counters,
-    describe_extras,
-    describe_minimum,
-    fits,
-    fits_in,
-    groups_for,
-    why_never,
-)
+from qcg.pilotjob.core.feasibility import count, fits, fits_in, groups_for, why_never
 from qcg.pilotjob.core.job_states import (
     CANCELED,
     EXECUTING,
@@ -42,10 +31,11 @@ from qcg.pilotjob.core.outcomes import entries_of, has_begun, is_dependency_met,
 from qcg.pilotjob.core.queue import Head, QueueEntry, entry_of
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job
 from qcg.pilotjob.core.reservation import Backfill, Reservation
-from qcg.pilotjob.core.resources import Node, NodeSpec
+from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
+from qcg.pilotjob.core.why_request import eligible_nodes, free_part, request_in_words, shortage_in_words, totals
 from qcg.pilotjob.core.why_resources import avoided_in_words, nodes_awaited, short_counters
-from qcg.pilotjob.description.model import WHOLE_GPU, Amount, DependencyKind, JobDescription, ResourceRequest
+from qcg.pilotjob.description.model import WHOLE_GPU, DependencyKind, JobDescription, ResourceRequest
 
 Kind = Literal[
     "dependencies", "agent", "host", "stalled", "nodes", "resources", "patience", "reservation", "time", "next",
@@ -104,8 +94,8 @@ class WaitExplainer:
         self._left = time_left(core, now)
         present = [node for node in core.pool.nodes if node.available]
         self._present = [node.spec for node in present]
-        self._free = [_free_of(node) for node in present]
-        self._idle = [_free_of(node) for node in present if node.is_idle or node.spec.slots]
+        self._free = [free_part(node) for node in present]
+        self._idle = [free_part(node) for node in present if node.is_idle or node.spec.slots]
         self._backfill = Backfill(core, self._left, keep=False)
         self._keepers: dict[str, Head] = {}
         """The heads of lines for which counters of the run are kept, by name of the counter."""
@@ -138,7 +128,7 @@ class WaitExplainer:
         if line.avoid and not fits(request, [spec for spec in self._candidates(request) if spec.name != line.avoid]):
             avoiding = self._core.health.avoiding.get((job.seq, position), (self._core.now, None))
             until = self._show_time(avoiding[0])
-            text = f"it needs {_wanted(request)} on another node than {avoided_in_words(line.avoid, until)}"
+            text = f"it needs {request_in_words(request)} on another node than {avoided_in_words(line.avoid, until)}"
             return Reason("retry", text, {**details, "avoids": line.avoid, "until": until})
         if self._stalled:
             text = "it waits because the journal cannot be written at the moment; see service.log"
@@ -239,9 +229,9 @@ class WaitExplainer:
     ) -> Reason:
         request = entry.line.request
         free = groups_for(request, self._candidates(request))
-        wanted = _wanted(request)
+        wanted = request_in_words(request)
         shown = {
-            name: _shortage(request, free.get(name, []), nodes)
+            name: shortage_in_words(request, free.get(name, []), nodes)
             for name, nodes in groups_for(request, self._present).items()
         }
         if request.host:
@@ -287,8 +277,9 @@ class WaitExplainer:
             _, blocking, _, line = blockers[0]
             name = name_of(line.first.job, blocking)
             text = (
-                f"its request, {_wanted(request)}, fits, but it may not overtake {name!r}, which needs"
-                f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
+                f"its request, {request_in_words(request)}, fits, but it may not overtake {name!r}, which needs"
+                f" {request_in_words(line.request)} and has waited longer than the patience of"
+                f" {self._core.patience:g} s"
             )
             return Reason("patience", text, {**details, "behind": name})
         delayed = self._backfill.delayed(entry, fitting)
@@ -296,10 +287,11 @@ class WaitExplainer:
             expected = self._expected(delayed)
             name = name_of(delayed.job, delayed.position)
             text = (
-                f"its request, {_wanted(request)}, fits, but it would delay {name!r}, which is {expected['sentence']}"
+                f"its request, {request_in_words(request)}, fits, but it would delay {name!r}, which is"
+                f" {expected['sentence']}"
             )
             return Reason("reservation", text, {**details, "behind": name, "expected": expected})
-        return Reason("next", f"its request, {_wanted(request)}, fits: it is about to start", details)
+        return Reason("next", f"its request, {request_in_words(request)}, fits: it is about to start", details)
 
     def _reservations(self, entry: QueueEntry) -> list[Reservation]:
         """The reservations in the groups in which a job can run."""
@@ -374,8 +366,8 @@ class WaitExplainer:
             wanted["host"] = request.host
         return {
             "wanted": wanted,
-            "free": _totals(_of(request, self._free), len(_of(request, self._idle))),
-            "total": _totals(_of(request, self._core.nodes)),
+            "free": totals(eligible_nodes(request, self._free), len(eligible_nodes(request, self._idle))),
+            "total": totals(eligible_nodes(request, self._core.nodes)),
         }
 
 
@@ -457,50 +449,3 @@ def _waits_for(missing: list[_Missing]) -> Reason:
         for one in missing
     ]
     return Reason("dependencies", f"it waits for {listed}", {"after": after})
-
-
-def _wanted(request: ResourceRequest) -> str:
-    """A request in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
-    whole = "whole " if request.cores is None else ""
-    words = describe_minimum(request).replace("node", f"{whole}node", 1) if whole else describe_minimum(request)
-    besides = " and ".join(filter(None, [describe_extras(request), describe_counters(request)]))
-    open_ended = any(_is_range(amount) for amount in (request.nodes, request.cores) if amount is not None)
-    return ("at least " if open_ended else "") + words + (f" and {besides}" if besides else "")
-
-
-def _shortage(request: ResourceRequest, free: list[NodeSpec], nodes: list[NodeSpec]) -> str:
-    """How much of the requested resources is free in one group with these nodes."""
-    if any(node.slots for node in nodes):
-        return "all job slots are taken"
-    extras = describe_extras(request)
-    if extras and not able_nodes(request, free):
-        return f"no node has {extras} free"
-    number = capacity(request, free)
-    if request.nodes is None and request.one_node:
-        return f"no such node has more than {number} of its cores free"
-    return f"{number} of {capacity(request, nodes)} {'is' if number == 1 else 'are'} free"
-
-
-def _of(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """The nodes that count for the request."""
-    return [node for members in groups_for(request, nodes).values() for node in members]
-
-
-def _is_range(amount: Amount) -> bool:
-    return amount.most != amount.least
-
-
-def _free_of(node: Node) -> NodeSpec:
-    """The free part of a node, as a node of its own."""
-    cores = tuple([core for core, bit in node.bits.items() if node.free & bit])
-    spec = node.spec
-    free = NodeSpec(spec.name, cores, tuple(node.gpus), max(node.memory, 0), group=spec.group, slots=spec.slots)
-    if not (node.counters or node.gpus_taken):
-        return free
-    return replace(free, counters=tuple(node.counters.items()), gpu_share=node.largest_gpu_share)
-
-
-def _totals(nodes: list[NodeSpec], whole: int | None = None) -> dict[str, int]:
-    totals = {"nodes": len(nodes) if whole is None else whole, "cores": sum(len(node.cores) for node in nodes)}
-    gpus = sum(len(node.gpus) for node in nodes)
-    return {**totals, "gpus": gpus} if gpus else totals
