@@ -243,7 +243,7 @@ class Unstartable(Refusals):
     def test_a_line_for_a_shell_is_no_program(self):
         for program in ("ls -l", "ls | wc -l"):
             message = self.refused(program, env={"PATH": "/bin"}, id=program[:4] + str(len(program)))
-            assert message.startswith(f"The program {program} is not found on PATH (/bin); put a shell command")
+            assert message.startswith(f'The program "{program}" is not found on PATH; put a shell command')
         assert "into script, or the program into exec and its arguments into args" in self.refused("/bin/ls -l", id="c")
 
     def test_a_program_that_is_not_there(self):

@@ -93,10 +93,12 @@ def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
             os.fsdecode(not_executable),
             os.fsdecode(name),
         )
+    if _hint(name):
+        return 'The program "%s" is not found on PATH%s.' % (os.fsdecode(name), _hint(name))
     shown = os.fsdecode(path)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return "The program %s is not found on PATH (%s)%s." % (os.fsdecode(name), shown, _hint(name))
+    return "The program %s is not found on PATH (%s)." % (os.fsdecode(name), shown)
 
 
 def refusal(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> Unstartable:
