@@ -49,6 +49,26 @@ def test_a_misspelt_variable_is_a_warning(pm: Pm):
     assert "Warning" not in pm("submit", "--name", "fine", "--iteration", "2", "--", "echo", "${it} ${HOME}").stderr
 
 
+@pytest.mark.parametrize(
+    ("program", "warning"),
+    [
+        (["python model.py"], '"python model.py" is one word, the name of a program; leave out its quotes, or write:'
+         " -- sh -c 'python model.py'"),
+        (["cd", "/tmp"], "cd is a command of the shell and no program; write: -- sh -c 'cd /tmp'"),
+        (["sh", "-c", "true ; true"], ""),
+    ],
+)  # fmt: skip
+def test_a_shell_command_as_program_is_a_warning(pm: Pm, program: list[str], warning: str):
+    told = pm("submit", "--", *program).stderr
+    assert told == (f"Warning: {warning}\n" if warning else "")
+
+
+def test_several_names_without_commas_are_refused_with_the_right_form(pm: Pm):
+    told = pm("submit", "--after", "h1", "h2", "--", "true", code=2).stderr
+    assert "several names are separated by commas: --after h1,h2\n" in told
+    assert "not both" in pm("submit", "h2", "--", "true", code=2).stderr
+
+
 def test_several_arguments_in_one_string_are_a_warning(pm: Pm, wd: Path):
     jobs = [{"name": "words", "exec": "echo", "args": "--T 3"}, {"name": "word", "exec": "echo", "args": "3"}]
     (wd / "words.json").write_text(json.dumps(jobs))

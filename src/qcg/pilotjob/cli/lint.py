@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 
@@ -30,6 +31,23 @@ def shell_line_as_program(execution: Execution) -> list[str]:
     if " " not in program.strip() or _may_exist(program, execution.wd or ""):
         return []
     return [f"there is no program {quoted(program)}; {ADVICE}"]
+
+
+_OF_SHELL = frozenset([".", "alias", "cd", "eval", "export", "module", "set", "source", "ulimit", "umask", "unset"])
+
+
+def shell_command_as_program(words: Sequence[str], wd: str) -> list[str]:
+    """A warning about a program of a command line that a shell should run. `wd`: where relative paths start."""
+    if not words or _may_exist(words[0], wd):
+        return []
+    command = shlex.quote(words[0] if len(words) == 1 else shlex.join(words))
+    if words[0] in _OF_SHELL:
+        return [f"{words[0]} is a command of the shell and no program; write: -- sh -c {command}"]
+    if " " not in words[0].strip():
+        return []
+    return [
+        f"{quoted(words[0])} is one word, the name of a program; leave out its quotes, or write: -- sh -c {command}"
+    ]
 
 
 def _may_exist(program: str, wd: str) -> bool:

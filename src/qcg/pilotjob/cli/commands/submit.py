@@ -15,6 +15,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial, Refusal
 from qcg.pilotjob.cli.explanations import MOST_EXPLAINED
 from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
+from qcg.pilotjob.cli.lint import shell_command_as_program
 from qcg.pilotjob.cli.manager_lookup import on_manager_or
 from qcg.pilotjob.cli.options import check_retry, seconds_of
 from qcg.pilotjob.cli.param_types import PRIORITY, GpuCount, Whole
@@ -197,6 +198,10 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     meta = click.get_current_context().meta
     program, values = meta[PROGRAM], meta[VALUES]
     if file is not None and program:
+        for kind in ("after", "afterany", "afternotok", "afterstart"):
+            if line[kind] and not os.path.exists(file):
+                names_given = ",".join([*line[kind], file])
+                raise click.UsageError(f"several names are separated by commas: --{kind} {names_given}")
         raise click.UsageError("give a FILE, or a program after --, not both")
     if file is not None:
         if values or name or any(line.values()):
@@ -253,6 +258,8 @@ def _job(
         if remote["inputs"] or remote["outputs"]:
             option = "--input" if remote["inputs"] else "--output"
             raise click.UsageError(f"{option} is for jobs on remote hosts; give --host too")
+        for warning in shell_command_as_program(program, line["wd"] or os.curdir):
+            echo_err(printable(f"Warning: {warning}"))
         # Each iteration needs its own output file.
         base = name if line["iteration"] is None else f"{name}.${{it}}"
         line["wd"] = os.path.abspath(line["wd"] or os.curdir)
