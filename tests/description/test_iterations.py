@@ -64,9 +64,18 @@ def test_a_hundred_million_iterations_stay_a_range() -> None:
             {"iteration": 2**31 - 1},
             "iteration: 2147483647 iterations are too many for one job; at most 100000000 are allowed",
         ),
-        ({"iteration": "3"}, "iteration: must be a whole number, an array or an object, not a string"),
-        ({"iteration": True}, "iteration: must be a whole number, an array or an object, not true"),
-        ({"iteration": 1.0}, "iteration: must be a whole number, an array or an object, not a fraction"),
+        (
+            {"iteration": "3"},
+            'iteration: must be a whole number, an array or an object, not a string, such as {"start":1,"stop":11}',
+        ),
+        (
+            {"iteration": True},
+            'iteration: must be a whole number, an array or an object, not true, such as {"start":1,"stop":11}',
+        ),
+        (
+            {"iteration": 1.0},
+            'iteration: must be a whole number, an array or an object, not a fraction, such as {"start":1,"stop":11}',
+        ),
         ({"iterate": [1]}, "iterate: must have 2 to 3 elements, not 1"),
         ({"iterate": [1, 2, 3, 4]}, "iterate: must have 2 to 3 elements, not 4"),
         ({"iterate": [1, "2"]}, "iterate[1]: must be a whole number, not a string"),

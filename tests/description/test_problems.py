@@ -87,7 +87,14 @@ NO_EXECUTION = (
         (standard(exec="x", args=["y", None]), "jobs[0].execution.args[1]: must be a string or a number, not null"),
         (standard(exec="x", args=[True]), "jobs[0].execution.args[0]: must be a string or a number, not true"),
         (standard(exec="x", env={"A": []}), "jobs[0].execution.env.A: must be a string or a number, not an array"),
-        (standard(exec="x", env=["A=b"]), "jobs[0].execution.env: must be an object, not an array"),
+        (
+            standard(exec="x", env=["A=b"]),
+            'jobs[0].execution.env: must be an object, not an array, such as {"OMP_NUM_THREADS":"4"}',
+        ),
+        (
+            simple(exec="x", mem="2GB", retry={"max": 1, "grow": {"mem": "4GB"}}),
+            'jobs[0].retry.grow.mem: must be a number or an array, not a string, such as ["4GB","8GB"]',
+        ),
         (
             standard(resources={"numCores": "2"}),
             "jobs[0].resources.numCores: must be a whole number or an object, not a string",
@@ -99,7 +106,10 @@ NO_EXECUTION = (
             standard(resources={"nodeCrs": {"gpu": -1}}),
             "jobs[0].resources.nodeCrs.gpu: must be more than 0 and at most 2147483647",
         ),
-        (standard(resources={"wt": []}), "jobs[0].resources.wt: must be a string or a number, not an array"),
+        (
+            standard(resources={"wt": []}),
+            'jobs[0].resources.wt: must be a string or a number, not an array, such as "1h30m"',
+        ),
         ({"name": "a"}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
         ({"name": "a", "iteration": 2}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
         ({"name": "a", "resources": {"numCores": 2}}, f"jobs[0]: {NO_EXECUTION}"),
@@ -327,7 +337,7 @@ def test_all_problems_of_all_jobs_are_reported_in_order() -> None:
         "jobs[0].name: must be a string, not a number",
         'jobs[0].execution.exce: unknown key; did you mean "exec"?',
         "jobs[0].execution.args: must be an array, not a number",
-        "jobs[0].resources.wt: must be a string or a number, not an object",
+        'jobs[0].resources.wt: must be a string or a number, not an object, such as "1h30m"',
         "jobs[2].iteration: there is no iteration from 0 up to 0 in steps of 1",
         'jobs[2].numCores: "exact" excludes "min" and "max"',
         'jobs[2].wt: "soon" is not a wall time; write it as 1h30m, 90s, 2d, 01:30:00, 1-12:00:00, PT1H30M, '

@@ -120,7 +120,10 @@ Exec = Annotated[
     Meta(description="The program: a name on $PATH, or an absolute path. Either this or script."),
 ]
 Script = Annotated[str | None, Meta(description="Text for bash to run. Either this or exec; has no args.")]
-Env = Annotated[dict[str, Word] | None, Meta(description="Variables to add to the environment of the job.")]
+Env = Annotated[
+    dict[str, Word] | None,
+    Meta(description="Variables to add to the environment of the job.", examples=[{"OMP_NUM_THREADS": "4"}]),
+]
 Wd = Annotated[
     str | None,
     Meta(description="Working directory, created when missing; relative to the working directory of the manager."),
@@ -200,7 +203,10 @@ WallTime = Annotated[
 ]
 Iteration = Annotated[
     IterationForm | Index | list[Any] | None,
-    Meta(description="Runs the job many times. A bare number is stop, a bare list is values."),
+    Meta(
+        description="Runs the job many times. A bare number is stop, a bare list is values.",
+        examples=[10, {"start": 1, "stop": 11}],
+    ),
 ]
 Iterate = Annotated[
     Annotated[list[Index], Meta(min_length=2, max_length=3)] | None,

@@ -10,6 +10,7 @@ import difflib
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import inspect
 
 from qcg.pilotjob.description.errors import Problem, join_path, quoted, suggestion
@@ -47,7 +48,7 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
     choices = _choices(expected)
     fitting = next((choice for choice in choices if _fits(value, choice)), None)
     if fitting is None:
-        problems.append(Problem(path, f"must be {_either(choices)}, not {_name_of(value)}"))
+        problems.append(Problem(path, f"must be {_either(choices)}, not {_name_of(value)}{_example(expected)}"))
     elif isinstance(fitting, inspect.StructType):
         _walk_object(value, fitting, path, problems)
     elif isinstance(fitting, inspect.DictType):
@@ -69,6 +70,14 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
         problems.append(
             Problem(path, f"unknown value {quoted(value)}{suggestion(value, tuple(map(str, fitting.values)))}")
         )
+
+
+def _example(expected: inspect.Type) -> str:
+    """The last example of the schema: the first ones are the simplest."""
+    if not isinstance(expected, inspect.Metadata):
+        return ""
+    examples = (expected.extra_json_schema or {}).get("examples")
+    return f", such as {msgspec.json.encode(examples[-1]).decode()}" if examples else _example(expected.type)
 
 
 def _limit(number: float) -> str:
