@@ -381,6 +381,8 @@ def test_the_unknown_command_resume_is_an_error_that_mentions_the_option():
             ("qcg-pm", "submit", "--core", "4", "true"),
             "--core; did you mean --cores? (to submit a program, put -- before it: qcg-pm submit -- PROGRAM ARGS)",
         ),
+        (("qcg-pm", "submit", "--array=1-10", "--", "true"), "--array; did you mean --iteration?"),
+        (("qcg-pm", "submit", "-n", "4", "--", "true"), "-n; did you mean --cores?"),
         (("qcg-pm", "--versoin"), "--versoin; did you mean --version?"),
         (("qcg-pm-service", "--nett"), "--nett; did you mean --net?"),
         (("qcg-pm", "set", "--prio", "3", "sim"), "--prio; did you mean --priority?"),

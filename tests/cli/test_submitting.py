@@ -69,6 +69,11 @@ def test_several_names_without_commas_are_refused_with_the_right_form(pm: Pm):
     assert "not both" in pm("submit", "h2", "--", "true", code=2).stderr
 
 
+def test_a_range_of_iterations_is_refused_with_the_right_form(pm: Pm):
+    told = pm("submit", "--iteration", "1-10", "--", "true", code=2).stderr
+    assert "'1-10' is not a whole number; --iteration 10 runs it for ${it} from 0 to 9, and ::: {1..10} for" in told
+
+
 def test_several_arguments_in_one_string_are_a_warning(pm: Pm, wd: Path):
     jobs = [{"name": "words", "exec": "echo", "args": "--T 3"}, {"name": "word", "exec": "echo", "args": "3"}]
     (wd / "words.json").write_text(json.dumps(jobs))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from typing import Any
 
 import click
 
 from qcg.pilotjob.cluster.registry import resource_names, sources_of_files
 from qcg.pilotjob.description.limits import LARGEST
+
+_RANGE = re.compile(r"\d+[-:,].*", re.ASCII)
 
 
 class Number(click.FloatRange):
@@ -28,19 +31,26 @@ class Number(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """A whole number. `example`: one that is shown when the value is none."""
+    """A whole number. `example`: one that is shown when the value is none; `about_ranges`: a clause that
+    is shown instead when the value is a range or a list."""
 
     name = "number"
 
-    def __init__(self, min: int | None = None, max: int | None = None, *, example: int = 60) -> None:
+    def __init__(
+        self, min: int | None = None, max: int | None = None, *, example: int = 60, about_ranges: str = ""
+    ) -> None:
         super().__init__(min, max)
         self._example = example
+        self._about_ranges = about_ranges
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{value!r} is not a whole number; write it in digits, such as {self._example}", param, ctx)
+            advice = f"write it in digits, such as {self._example}"
+            if self._about_ranges and _RANGE.fullmatch(value):
+                advice = self._about_ranges
+            self.fail(f"{value!r} is not a whole number; {advice}", param, ctx)
         return int(super().convert(number, param, ctx))
 
 

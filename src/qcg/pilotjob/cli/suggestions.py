@@ -12,6 +12,10 @@ SHORTEST_BEGINNING = 3
 """Characters of an option name from which on the options that begin with them are suggested."""
 
 
+_OTHER_NAMES = {"--array": "--iteration", "--ntasks": "--cores", "--cpus-per-task": "--cores", "-n": "--cores"}
+"""Options of batch systems, and what they are called here."""
+
+
 def suggest_options(error: click.NoSuchOption) -> click.UsageError:
     """The same error with the most similar option first: click sorts by name, and suggests dissimilar ones."""
     # Dashes are left out of the comparison: every option has them.
@@ -21,6 +25,9 @@ def suggest_options(error: click.NoSuchOption) -> click.UsageError:
     if not near and len(given) >= SHORTEST_BEGINNING:
         near = [name for name in known if name.startswith(given)]
     similar = [known[name] for name in near]
+    meant = _OTHER_NAMES.get(error.option_name)
+    if meant is not None and meant in known.values():
+        similar = [meant]
     suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
     return click.UsageError(f"No such option {error.option_name}{suggestion}", error.ctx)
 

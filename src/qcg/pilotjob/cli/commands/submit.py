@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "qcg.pilotjob.program"
 VALUES = "qcg.pilotjob.values"
+_ITERATION = "--iteration 10 runs it for ${it} from 0 to 9, and ::: {1..10} for the values 1 to 10"
 MOST_COMMANDS = 1 << 28
 """Bytes of the largest file of commands."""
 
@@ -120,7 +121,9 @@ def _check_memory(context: click.Context, parameter: click.Parameter, given: str
     shell_complete=job_names(),
     help="Start after these jobs have begun to run.",
 )
-@click.option("--iteration", type=Whole(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
+@click.option(
+    "--iteration", type=Whole(min=1, about_ranges=_ITERATION), metavar="N", help="Run it N times, ${it} from 0 on."
+)
 @click.option(
     "--each", type=click.Path(), metavar="FILE", help="Run it for each row of a .csv or .jsonl file, with ${row.NAME}."
 )
