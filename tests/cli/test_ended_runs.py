@@ -219,6 +219,14 @@ def test_in_a_directory_without_runs_the_advice_is_to_start_one(tmp_path: Path, 
     assert f"in {tmp_path}. Start a run there with `qcg-pm run FILE`, or name the directory of one" in done.stderr
 
 
+def test_an_export_without_streamed_output_says_which_jobs_have_it(over: Path, tmp_path: Path):
+    done = pm("logs", "--export", tmp_path / "out", "-p", over)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "nothing to export" in done.stderr
+    assert "--stream-output" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_report_on_a_directory_without_runs_says_so(tmp_path: Path):
     done = pm("report", tmp_path)
     assert (done.exit_code, done.stderr) == (

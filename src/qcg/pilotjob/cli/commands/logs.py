@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,12 +219,16 @@ def _export(
     wanted = expand_names(manager, names) if names else None
     kinds = ("stderr",) if only_stderr else ("stdout", "stderr")
     attempts, files, damaged = export(manager.run_dir / STREAMS, Path(target), wanted, kinds, attempt, earlier=earlier)
+    if not attempts:
+        with suppress(OSError):
+            os.rmdir(target)
+        raise Denial(
+            'nothing to export: none of these jobs has output in a stream, which jobs with "output": "stream", and all'
+            " jobs of a run with --stream-output, have; qcg-pm logs NAME shows the output in files"
+        )
     echo(f"{pluralize(files, 'file')} in {printable(target)}, with the output of {pluralize(attempts, 'attempt')}")
     if damaged:
         echo_err(f"{pluralize(damaged, 'piece')} of output could not be read: the files were damaged by a crash")
-    if not attempts:
-        echo_err("no job that was asked for has output in a stream")
-        return FAILURE
     return 0
 
 
