@@ -344,6 +344,13 @@ def test_a_column_in_braces_without_a_dollar_causes_a_warning() -> None:
     assert warnings_for(job) == ["{T} is no variable and stays as it is; did you mean ${T}?"]
 
 
+def test_blanks_around_values_cause_a_warning() -> None:
+    read = msgspec.structs.replace(PARAMS, padded="p")
+    assert warnings_for(with_file(read, args=["${row.T}"])) == [
+        "values of column p of params.csv begin or end with blanks, which are kept; remove blanks next to commas"
+    ]
+
+
 def test_a_column_without_row_causes_one_warning() -> None:
     assert warnings_about_file(args=["${T}"]) == ["${T} is no variable and stays as it is; did you mean ${row.T}?"]
 

@@ -70,6 +70,25 @@ def test_csv_rows_are_read_by_name(tmp_path: Path, files: RowFiles, content: str
     assert file.columns[-1:] == tuple(rows[0])[-1:]
 
 
+@pytest.mark.parametrize(
+    ("content", "padded"),
+    [
+        ("T,p\n250,1\n", ""),
+        ("T, p\n250,1\n", ""),
+        ("T, p\n250, 1\n", "p"),
+        ('T, p\n"250 ",1\n', "T"),
+        ("T,p\r\n250,1\r\n", ""),
+        ("T,p\r\n250,1 \r\n", "p"),
+        ("T,p\n\n250, 1", "p"),
+    ],
+)
+def test_blanks_around_values_of_the_first_row_are_noted(
+    tmp_path: Path, files: RowFiles, content: str, padded: str
+) -> None:
+    write(tmp_path, content)
+    assert accepted(files).padded == padded
+
+
 def test_rows_of_json_lines_keep_their_types(tmp_path: Path, files: RowFiles) -> None:
     write(tmp_path, '{"T": 250.5, "on": true, "x": [1]}\n\n{"x": null, "on": "ä", "T": {"k": 1}}\r\n', "p.jsonl")
     assert rows_of(files, accepted(files, "p.jsonl")) == [

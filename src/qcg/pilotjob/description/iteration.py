@@ -75,6 +75,8 @@ class RowFile(Struct, frozen=True, omit_defaults=True, gc=False):
     """The file of the attempts that were scheduled before `since`; None when all attempts have these rows."""
     since: float = 0.0
     """When this file replaced the one before it, in seconds since the epoch."""
+    padded: str = ""
+    """The first column whose value in the first row begins or ends with blanks; empty without one."""
 
     def at(self, scheduled: float) -> RowFile:
         """The file of an attempt that was scheduled at this time."""

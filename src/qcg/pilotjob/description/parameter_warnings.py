@@ -43,6 +43,15 @@ def parameter_warnings(job: JobDescription) -> list[str]:
     return [f"no parameter of {file} is used; write ${{row.{name}}} for the value of column {name}"]
 
 
+def blanks_around_values(iteration: Iteration) -> list[str]:
+    """A warning about blanks next to the commas of a file, which belong to the values."""
+    if iteration.rows is None or not iteration.rows.padded:
+        return []
+    file = one_line(iteration.rows.path.rpartition("/")[2])
+    name = one_line(iteration.rows.padded)
+    return [f"values of column {name} of {file} begin or end with blanks, which are kept; remove blanks next to commas"]
+
+
 def _names(iteration: Iteration) -> tuple[str, ...]:
     if iteration.rows is not None:
         return tuple(filter(None, iteration.rows.columns))

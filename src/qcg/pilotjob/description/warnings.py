@@ -12,7 +12,7 @@ from qcg.pilotjob.description.column_references import has_column, unclosed_refe
 from qcg.pilotjob.description.errors import one_line, quoted, suggestion
 from qcg.pilotjob.description.iteration import HEADS, MISSING, Iteration, member
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.description.parameter_warnings import parameter_warnings
+from qcg.pilotjob.description.parameter_warnings import blanks_around_values, parameter_warnings
 from qcg.pilotjob.description.shell_words import names_no_shell_reads
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
@@ -39,7 +39,12 @@ def iteration_warnings(job: JobDescription) -> list[str]:
     parameters = parameter_warnings(job)
     if parameters and variable_warnings(job):  # which names the variable that is probably meant
         parameters = []
-    return parameters + _without_braces(job.execution) + _same_files(job.execution, job.iteration)
+    return (
+        parameters
+        + blanks_around_values(job.iteration)
+        + _without_braces(job.execution)
+        + _same_files(job.execution, job.iteration)
+    )
 
 
 def variable_warnings(job: JobDescription) -> list[str]:

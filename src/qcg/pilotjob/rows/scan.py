@@ -35,6 +35,8 @@ class Scan:
     def __init__(self, form: RowFormat, index: IndexWriter) -> None:
         self.columns: tuple[str, ...] = ()
         self.problems: list[str] = []
+        self.first = b""
+        """The first row with values."""
         self._format = form
         self._index = index
         self._offset = 0
@@ -71,6 +73,7 @@ class Scan:
             return rest
         if not self._are_plain(lines, block):
             return self._scan_lines(lines, is_last=is_last) + rest
+        self.first = self.first or lines[0]
         lengths = list(map(len, lines))
         offsets = accumulate(map(add, lengths[:-1], repeat(1)), initial=self._offset)
         self._index.add(offsets, lengths, map(crc32, lines))
@@ -84,6 +87,7 @@ class Scan:
         rows = self._format.correct_rows(block, self.columns)
         if not rows or max([end - begin for begin, end in rows]) > LONGEST_ROW:
             return 0
+        self.first = self.first or block[rows[0][0] : rows[0][1]]
         begins, ends = zip(*rows, strict=True)
         self._index.add(
             [self._offset + begin for begin in begins],
@@ -152,6 +156,7 @@ class Scan:
                     self._index.add([self._offset], [len(content)], [crc32(content)])
             elif content:
                 self._format.check(content, self.columns)
+                self.first = self.first or content
                 self._index.add([self._offset], [len(content)], [crc32(content)])
         except BadRow as error:
             self._report_row(error)

@@ -96,7 +96,11 @@ class RowFiles:
                 return [f"the copy of {path} cannot be written to {self._kept}: {error.strerror}"]
             where = "" if os.path.isabs(path) else f"; relative paths start at {self._root}"
             return [f"{path} cannot be read: {error.strerror}{where}"]
-        return RowFile(full, writer.rows, scan.columns, digest, after.st_size, after.st_mtime_ns, content)
+        row = form.parse(scan.first, scan.columns) if form.has_header else {}
+        padded = next((name for name, value in row.items() if isinstance(value, str) and value != value.strip()), "")
+        return RowFile(
+            full, writer.rows, scan.columns, digest, after.st_size, after.st_mtime_ns, content, padded=padded
+        )
 
     def row(self, file: RowFile, position: int) -> dict[str, Any]:
         """The values of a row by name, as they were at submission. Raises RowError when they are not known any more."""
