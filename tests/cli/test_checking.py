@@ -116,6 +116,28 @@ def test_validate_warns_about_arguments_in_one_string(tmp_path: Path):
     ]
 
 
+def test_validate_warns_about_programs_and_inputs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.csv").touch(mode=0o644)
+    (tmp_path / "below").mkdir()
+    jobs = [
+        job("directory", "./below"),
+        job("plain", "./p.csv"),
+        job("input", "true", stdin="in"),
+        job("environment", "true", venv="env"),
+        job("there", "true", stdin="p.csv"),
+        job("made", "true", stdin="made", after=["input"]),
+        job("each", "true", iteration=2, stdin="${it}"),
+    ]
+    done = validate(tmp_path, jobs)
+    assert done.stderr.splitlines() == [
+        "Warning: request 1: job 'directory': the program \"./below\" is a directory",
+        "Warning: request 1: job 'plain': the program \"./p.csv\" is not executable; chmod +x makes it so",
+        f"Warning: request 1: job 'input': stdin \"in\" does not exist ({tmp_path}/in)",
+        f"Warning: request 1: job 'environment': venv \"env\" does not exist ({tmp_path}/env)",
+    ]
+
+
 def test_validate_warns_about_each_program_that_does_not_exist_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for place in ("bin/solver3", "below/model.py"):
         (tmp_path / place).parent.mkdir()
@@ -145,7 +167,7 @@ def test_validate_warns_about_each_program_that_does_not_exist_here(tmp_path: Pa
     "keys",
     [
         {"exec": "absent", "modules": ["absent"]},
-        {"exec": "absent", "venv": "env"},
+        {"exec": "absent", "venv": "/"},
         {"exec": "absent", "env": {"PATH": "/opt/absent/bin"}},
         {"exec": "absent-${ncores}"},
         {"exec": "./absent", "wd": "run-${root_wd}"},

@@ -1,4 +1,4 @@
-"""Warnings about programs that do not exist on this machine."""
+"""Warnings about programs and input files that do not exist, or cannot be used, on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import os
 import shutil
 
-from qcg.pilotjob.description.errors import quoted
+from qcg.pilotjob.description.errors import one_line, quoted
 from qcg.pilotjob.description.model import JobDescription
 
 MOST_SUGGESTIONS = 10
@@ -27,6 +27,22 @@ class ProgramSearch:
         self._suggestions = 0
         self._on_path: list[str] | None = None
 
+    def warnings_about_inputs(self, job: JobDescription) -> list[str]:
+        """Warnings about the stdin and the virtual environment of a job, each once, unless another job may make
+        them."""
+        execution = job.execution
+        if job.request.host or job.after or job.outcomes:
+            return []
+        found = []
+        for key, path in (("stdin", execution.stdin), ("venv", execution.venv)):
+            place = os.path.join(self._directory, execution.wd or "", path or "")
+            if not path or "${" in place or place in self._seen:
+                continue
+            self._seen.add(place)
+            if not os.path.exists(place):
+                found.append(f"{key} {quoted(path)} does not exist ({one_line(place)})")
+        return found
+
     def warnings_for(self, job: JobDescription) -> list[str]:
         """A warning if the program of a job was not found, and no earlier job has it."""
         execution = job.execution
@@ -40,6 +56,10 @@ class ProgramSearch:
         if "${" in place or place in self._seen:
             return []
         self._seen.add(place)
+        if has_path and os.path.isdir(place):
+            return [f"the program {quoted(program)} is a directory"]
+        if has_path and os.path.exists(place) and not os.access(place, os.X_OK):
+            return [f"the program {quoted(program)} is not executable; chmod +x makes it so"]
         if os.path.lexists(place) if has_path else shutil.which(program) is not None:
             return []
         return [f"the program {quoted(program)} was not found here{self._suggestion(program, place)}"]

@@ -55,7 +55,11 @@ def _problems(
         warnings += [
             f"{where}: job {job.name!r}: {warning}"
             for job in jobs
-            for warning in (*(shell_line_as_program(job.execution) or search.warnings_for(job)), *warnings_for(job))
+            for warning in (
+                *(shell_line_as_program(job.execution) or search.warnings_for(job)),
+                *search.warnings_about_inputs(job),
+                *warnings_for(job),
+            )
         ]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
