@@ -46,6 +46,14 @@ def test_less_than_a_megabyte_is_most_likely_a_missing_unit(given: str | float):
         parse_memory(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "written"), [("2000", "2000MB for megabytes"), (512, "512MB for megabytes"), ("3KB", "it as 2GB,")]
+)
+def test_a_missing_unit_is_suggested(given: str | int, written: str):
+    with pytest.raises(DescriptionError, match=f"a number of bytes: write {written}"):
+        parse_memory(given)
+
+
 @pytest.mark.parametrize("given", [10**400, 1e300, 1 << 52, "999999999T"])
 def test_more_memory_than_any_node_has_is_refused(given: str | float):
     with pytest.raises(DescriptionError, match="is more memory than any node has"):

@@ -39,8 +39,10 @@ def parse_memory(given: str | float) -> int:
     else:
         count = given
     if count < 1 << 20:
+        plain = str(given).strip()
+        advice = f"{plain}MB for megabytes" if plain.isdecimal() and count else f"it as {ACCEPTED}"
         raise single_problem(
-            f"{quoted(given)} is less than 1 MB; a number without a unit is a number of bytes: write it as {ACCEPTED}"
+            f"{quoted(given)} is less than 1 MB; a number without a unit is a number of bytes: write {advice}"
         )
     mebibytes = int(-(-count // (1 << 20)))
     if mebibytes > MOST:
