@@ -54,10 +54,12 @@ def job_records(connection: sqlite3.Connection) -> Iterator[JobRecord]:
     return map(to_job, connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs ORDER BY seq"))
 
 
-def specs_of(connection: sqlite3.Connection, seqs: Collection[int]) -> Iterator[tuple[int, bytes]]:
-    """The encoded descriptions of these jobs, by job number."""
-    query = "SELECT seq, spec FROM json_each(?) CROSS JOIN submitted_jobs ON seq = json_each.value"
-    yield from connection.execute(query, (json.dumps(list(seqs)),))
+def specs_of(
+    connection: sqlite3.Connection, seqs: Collection[int], containing: bytes = b""
+) -> Iterator[tuple[int, bytes]]:
+    """The encoded descriptions of these jobs that contain certain bytes, by job number."""
+    query = "SELECT seq, spec FROM json_each(?) CROSS JOIN submitted_jobs ON seq = json_each.value WHERE instr(spec, ?)"
+    yield from connection.execute(query, (json.dumps(list(seqs)), containing))
 
 
 def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:

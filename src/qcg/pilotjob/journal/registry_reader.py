@@ -27,9 +27,9 @@ class RegistryReader:
         """The encoded description of a job."""
         return queries.spec_of(self._current(), seq)
 
-    def specs_of(self, seqs: Collection[int]) -> Iterator[tuple[int, bytes]]:
-        """Job number and encoded description of each of these jobs."""
-        return queries.specs_of(self._current(), seqs)
+    def specs_of(self, seqs: Collection[int], containing: bytes = b"") -> Iterator[tuple[int, bytes]]:
+        """Job number and encoded description of each of these jobs whose description contains certain bytes."""
+        return queries.specs_of(self._current(), seqs, containing)
 
     def attempt_records(self) -> Iterator[AttemptRecord]:
         """The attempts of all jobs, in the order of submission."""

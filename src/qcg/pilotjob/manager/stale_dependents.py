@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.dependencies import Prerequisite
+from qcg.pilotjob.core.dependencies import Prerequisite, is_later
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SUCCEED
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.submission import NewJob, find_prerequisites
@@ -25,11 +25,15 @@ def stale_dependents(engine: Engine, rerun: Collection[str]) -> list[str]:
         return []
     warnings: list[str] = []
     for job, spec in _begun(engine):
-        if OUTCOMES_KEY not in spec or again.isdisjoint(prerequisites_of(spec, job.seq, job.name)):
+        if again.isdisjoint(prerequisites_of(spec, job.seq, job.name)):
             continue
         one = NewJob(job, decode_description(spec, job.seq, job.name), ())
         find_prerequisites(one, jobs)
-        stale = [wait for wait in one.prerequisites if wait.kind != "after" and wait.job.name in again]
+        stale = [
+            wait
+            for wait in one.prerequisites
+            if wait.kind != "after" and wait.job.name in again and not is_later(wait.job, job)
+        ]
         found = next((wait for wait in stale if _is_stale(engine.state, job, wait)), None)
         if found is not None:
             warnings.append(
@@ -41,11 +45,17 @@ def stale_dependents(engine: Engine, rerun: Collection[str]) -> list[str]:
 
 
 def _begun(engine: Engine) -> Iterator[tuple[Job, bytes]]:
-    """Jobs that have succeeded or run in a part, and their encoded descriptions."""
+    """Jobs that have succeeded or run in a part and wait for other outcomes than success, and their encoded
+    descriptions."""
     begun = {job.seq: job for job in engine.state.jobs.values() if _has_begun(job)}
-    yield from ((job, job.spec) for job in begun.values() if job.spec is not None)
-    ended = [seq for seq, job in begun.items() if job.spec is None]
-    for seq, spec in engine.journal.specs_of(ended) if ended else ():
+    ended = []
+    for job in begun.values():
+        if job.spec is None:
+            ended.append(job.seq)
+        elif OUTCOMES_KEY in job.spec:
+            yield job, job.spec
+    # The registry searches the descriptions: there may be a million of them.
+    for seq, spec in engine.journal.specs_of(ended, OUTCOMES_KEY) if ended else ():
         yield begun[seq], spec
 
 
