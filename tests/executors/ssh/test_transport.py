@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,26 @@ def test_the_far_program_is_the_same_for_the_same_sources_and_runs_alone(tmp_pat
     path.write_bytes(first.content)
     shown = subprocess.run([sys.executable, "-IS", path], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "usage: qcg-pm-remote SUBCOMMAND RUN" in shown.stderr
+
+
+def test_the_same_version_of_python_loads_the_far_program_from_its_bytecode(tmp_path: Path):
+    sources, program = zipfile.ZipFile(io.BytesIO(far_program().content)), tmp_path / "program.pyz"
+    with zipfile.ZipFile(program, "w") as writer:
+        for name in sources.namelist():
+            # Sources that cannot be compiled: only the bytecode can be used.
+            writer.writestr(name, sources.read(name) if name.endswith(".pyc") else b"no python")
+    usage = subprocess.run([sys.executable, "-IS", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (usage.returncode, usage.stderr[:22]) == (2, "usage: qcg-pm-remote S")
+
+
+def test_another_version_of_python_loads_the_far_program_from_its_sources(tmp_path: Path):
+    whole, program = zipfile.ZipFile(io.BytesIO(far_program().content)), tmp_path / "program.pyz"
+    with zipfile.ZipFile(program, "w") as writer:
+        for name in whole.namelist():
+            content = whole.read(name)
+            writer.writestr(name, b"\0\0" + content[2:] if name.endswith(".pyc") else content)
+    usage = subprocess.run([sys.executable, "-IS", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (usage.returncode, usage.stderr[:22]) == (2, "usage: qcg-pm-remote S")
 
 
 def test_a_command_sends_the_program_once_and_answers(far):

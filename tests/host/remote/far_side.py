@@ -117,7 +117,11 @@ class FarSide:
         return [ends[id] for id in ids]
 
     def status(self, path: str) -> dict[str, str]:
-        lines = (self.log / "job" / path / "job.status").read_text().splitlines()
+        """The values of a job.status; empty before the supervisor has written it."""
+        try:
+            lines = (self.log / "job" / path / "job.status").read_text().splitlines()
+        except FileNotFoundError:
+            return {}
         return dict(line.split("=", 1) for line in lines if line)
 
     def supervisor_pids(self) -> list[int]:
