@@ -18,6 +18,7 @@ from tests.support.recorded_chain import record_chain
 from tests.support.watched_run import page_address, running, waiting_job
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(300),
 ]
 

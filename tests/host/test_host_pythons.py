@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiers import per_tier
-
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "src/qcg/pilotjob/host").rglob("*.py"))
 MODULES = [
@@ -49,7 +47,7 @@ def test_every_file_of_the_host_is_python_3_6(path: Path) -> None:
     assert not imports
 
 
-@pytest.mark.sampled
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -62,7 +60,7 @@ def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for path in interpreters()[: per_tier(1, len(OLD))]
+        for path in interpreters()
     ]
     outputs = [(run.communicate()[0], run.returncode) for run in runs]
     failed = [output for output, code in outputs if code != 0]
