@@ -184,7 +184,7 @@ class _Selection:
         one.positions.update([position for position in candidates if self._runs_again(one, position)])
 
     def _candidates(self, one: _RerunJob) -> list[int]:
-        """The requested positions, and those that wait for a position that runs again."""
+        """The requested positions, and dependents of positions that run again."""
         iterations = one.job.iterations
         found = set(one.wanted)
         for prerequisite in one.prerequisites:
