@@ -39,7 +39,7 @@ PURE_IN_BATCH_SYSTEMS = ("environment", "multinode", "options", "parse", "sizes"
 PURE_MODULES = {
     f"{PACKAGE}.host.records",
     f"{PACKAGE}.batch.script",
-    *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "wording")),
+    *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "similarity", "wording")),
     *(f"{PACKAGE}.cluster.{name}" for name in ("errors", "spec", "time_limits", "local.virtual_nodes")),
     *(
         f"{PACKAGE}.cluster.{path.parent.name}.{path.stem}"

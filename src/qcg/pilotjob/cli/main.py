@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.node_list import join_node_list
 from qcg.pilotjob.cli.target_options import Target, set_target
+from qcg.pilotjob.common.similarity import nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "run": "Run a request file and wait for all its jobs.",
@@ -87,6 +90,8 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """A file may stand in the place of a command."""
+        from click.shell_completion import CompletionItem  # here: only shells need it
+
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -107,8 +112,8 @@ class Commands(click.Group):
 def _instead(name: str) -> str:
     if name in ELSEWHERE:
         return f"; {ELSEWHERE[name]}"
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    return f"; did you mean {near[0]!r}?" if near else "."
+    near = nearest(name, COMMANDS)
+    return f"; did you mean {near!r}?" if near is not None else "."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -22,6 +21,7 @@ from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.exit_codes import FAILURE
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -218,8 +218,8 @@ def with_similar_name(manager: Queries, sentence: str) -> str:
     page = manager.list_page(limit=MOST_COMPARED)
     if page["more"]:
         return sentence
-    near = difflib.get_close_matches(missing[1], list(page["jobs"]), n=1)
-    return f"{sentence}; did you mean {near[0]!r}?" if near else sentence
+    near = nearest(missing[1], page["jobs"])
+    return f"{sentence}; did you mean {near!r}?" if near is not None else sentence
 
 
 class Registry:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.description.errors import one_line, quoted
 from qcg.pilotjob.description.model import JobDescription
 
@@ -70,8 +70,8 @@ class ProgramSearch:
             return ""
         directory, slash, name = program.rpartition("/")
         known = _files_in(os.path.dirname(place)) if slash else self._programs_on_path()
-        nearest = difflib.get_close_matches(name[:100], known, n=1, cutoff=SIMILARITY)
-        return f"; did you mean {quoted(directory + slash + nearest[0])}?" if nearest else ""
+        near = nearest(name[:100], known, SIMILARITY)
+        return f"; did you mean {quoted(directory + slash + near)}?" if near is not None else ""
 
     def _programs_on_path(self) -> list[str]:
         if self._on_path is None:

@@ -6,35 +6,38 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from qcg.pilotjob.common.environment import RUN_DIRECTORY
 from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.runs.rundir import PREFIX
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 MOST_NAMES = 1000
 """Most names that are offered."""
 LARGEST_REGISTRY = 64 << 20
 """Bytes. The registry of a running manager is copied to be read, and completion must be fast."""
 
-Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def job_names(*, final: bool | None = None) -> Completion:
     """Completion of job names; `final`: only of jobs that have ended, or have not."""
 
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         taken = context.params.get(parameter.name or "") or ()
         names = _names_in(_directory_of(context), incomplete, final)
         # The shell would split any other name into words, or run a part of it.
-        return [CompletionItem(name) for name in names if name not in taken and shlex.quote(name) == name]
+        return [name for name in names if name not in taken and shlex.quote(name) == name]
 
     return complete
 
 
-def host_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def host_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Completion of remote hosts. Empty when their configuration is wrong, which the command itself reports."""
     # Imported here: other completions need no hosts.
     from qcg.pilotjob.executors.ssh.config import HostsError, load_hosts
@@ -48,11 +51,13 @@ def host_names(context: click.Context, parameter: click.Parameter, incomplete: s
         names = sorted(load_hosts(file, os.environ))
     except HostsError:
         return []
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def run_directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completion of run directories, which the shell itself hides, or else of any directory."""
+    from click.shell_completion import CompletionItem  # here: only shells need it
+
     head, _, begun = incomplete.rpartition("/")
     if not PREFIX.startswith(begun) and not begun.startswith(PREFIX):
         return [CompletionItem(incomplete, type="dir")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
+
+from qcg.pilotjob.common.similarity import similar
 
 SIMILARITY = 0.7
 """Cutoff for similar names. With a lower one, `--no-net` would be suggested for `--node`."""
@@ -21,14 +21,14 @@ def suggest_options(error: click.NoSuchOption) -> click.UsageError:
     # Dashes are left out of the comparison: every option has them.
     known = {name.lstrip("-"): name for name in _long_options(error.ctx)}
     given = error.option_name.lstrip("-")
-    near = difflib.get_close_matches(given, known, cutoff=SIMILARITY)
+    near = similar(given, known, SIMILARITY)
     if not near and len(given) >= SHORTEST_BEGINNING:
         near = [name for name in known if name.startswith(given)]
-    similar = [known[name] for name in near]
+    options = [known[name] for name in near]
     meant = _OTHER_NAMES.get(error.option_name)
     if meant is not None and meant in known.values():
-        similar = [meant]
-    suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        options = [meant]
+    suggestion = f"; did you mean {' or '.join(options)}?" if options else ""
     return click.UsageError(f"No such option {error.option_name}{suggestion}", error.ctx)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from itertools import islice
 
 from msgspec import Struct
 
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.iteration import Indices
 from qcg.pilotjob.description.model import DependencyKind
@@ -86,8 +86,8 @@ class Suggestions:
         if not self._left:
             return ""
         self._left -= 1
-        nearest = get_close_matches(wanted, self._names, n=1, cutoff=NEAR)
-        return f"; did you mean {nearest[0]!r}?" if nearest else ""
+        near = nearest(wanted, self._names, NEAR)
+        return f"; did you mean {near!r}?" if near is not None else ""
 
 
 def resolve(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import NamedTuple
+
+from qcg.pilotjob.common.similarity import nearest
 
 MAX_SHOWN = 50
 """Problems that an error message lists; the others are only counted."""
@@ -60,9 +61,9 @@ def suggestion(word: str, known: tuple[str, ...], cutoff: float = 0.6) -> str:
     Cached, because a large file tends to repeat the same mistake in every job.
     """
     by_lower = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=cutoff)
-    if nearest:
-        return f'; did you mean "{by_lower[nearest[0]]}"?'
+    near = nearest(word[:100].lower(), by_lower, cutoff)
+    if near is not None:
+        return f'; did you mean "{by_lower[near]}"?'
     return f"; known here: {', '.join(known)}" if known else ""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.description import normalize, retry
 from qcg.pilotjob.description.early_substitution import Dependencies, dependencies_of, finish
 from qcg.pilotjob.description.errors import DescriptionError, Problem, quoted
@@ -293,11 +293,10 @@ def _is_simple(value: Any) -> bool:
         return True
     standard, simple = StandardForm.__struct_encode_fields__, SimpleForm.__struct_encode_fields__
     others = [key for key in value if key not in standard]
-    nearest = [SYNONYMS[key] for key in others if key in SYNONYMS]
-    nearest += [near for key in others for near in get_close_matches(key[:100], (*simple, "execution"), n=1)]
-    if "execution" in nearest or not value.keys().isdisjoint(_OF_STANDARD):
+    meant = {SYNONYMS.get(key) or nearest(key[:100], (*simple, "execution")) for key in others} - {None}
+    if "execution" in meant or not value.keys().isdisjoint(_OF_STANDARD):
         return False
-    return bool(nearest) or not others
+    return bool(meant) or not others
 
 
 def _further_problems(

@@ -6,13 +6,13 @@ each form is defined once.
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.description.errors import Problem, join_path, quoted, suggestion
 
 
@@ -136,12 +136,11 @@ def _hint(key: str, form: inspect.StructType) -> str:
 def _hint_for_misspelt(key: str, form: type) -> str:
     """A hint for a key that is nearly one with a hint of its own, such as `resorces`; empty for other keys."""
     hints: dict[str, str] = getattr(form, "UNKNOWN_KEY_HINTS", {})
-    for near in difflib.get_close_matches(key[:100].lower(), hints, n=1, cutoff=0.85):
-        hint = hints[near]
-        return (
-            f"; {hint}" if hint.startswith("did you mean") else f'; did you mean "{near}"? {hint[0].upper()}{hint[1:]}'
-        )
-    return ""
+    near = nearest(key[:100].lower(), hints, cutoff=0.85)
+    if near is None:
+        return ""
+    hint = hints[near]
+    return f"; {hint}" if hint.startswith("did you mean") else f'; did you mean "{near}"? {hint[0].upper()}{hint[1:]}'
 
 
 def _check_length(value: list[Any], form: inspect.ListType, path: str, problems: list[Problem]) -> None:
