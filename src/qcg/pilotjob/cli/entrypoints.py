@@ -30,13 +30,12 @@ def _start(module: str, command: str, **options: str) -> None:
         try:
             from importlib import import_module
 
-            from qcg.pilotjob.common.gc_tuning import collect_seldom
+            from qcg.pilotjob.common.gc_tuning import loading
 
-            collect_seldom()  # loading modules leaves next to no garbage, and each collection looks through all of them
+            with loading():
+                from qcg.pilotjob.cli.invoke import invoke
 
-            from qcg.pilotjob.cli.invoke import invoke
-
-            loaded = import_module(module)
+                loaded = import_module(module)
         except Exception as error:  # noqa: BLE001 a broken installation, or no descriptors left
             from qcg.pilotjob.common.crash_report import report_crash
 

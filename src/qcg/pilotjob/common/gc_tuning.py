@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 YOUNG, MIDDLE, OLD = 50_000, 20, 100
 
@@ -14,6 +16,20 @@ def collect_seldom() -> None:
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without collections: they leave next to no garbage, and each collection looks through all of them.
+
+    Afterwards, garbage is collected as `collect_seldom` says.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        collect_seldom()
 
 
 def release_memory() -> None:

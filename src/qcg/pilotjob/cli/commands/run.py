@@ -10,6 +10,7 @@ import click
 
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.options import resolve_cores, shared
+from qcg.pilotjob.common.gc_tuning import loading
 from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
 from qcg.pilotjob.runs.resume_hint import has_next_allocation
 
@@ -69,14 +70,15 @@ def command(
     followed = has_next_allocation()
     resolve_cores(given)
     with PrestartedAgent(wanted=is_useful(given["resources"], given["nodes"], given["resume"], os.environ)) as agent:
-        # Imported here, so that this process and the agent load at the same time.
-        from qcg.pilotjob.cli.progress import Progress
-        from qcg.pilotjob.cli.run_summary import print_summary
-        from qcg.pilotjob.cli.service_runner import run_service
+        with loading():  # here, so that this process and the agent load at the same time
+            from qcg.pilotjob.cli.progress import Progress
+            from qcg.pilotjob.cli.service_runner import run_service
 
         progress = Progress(silent=as_json)
         ending = run_service(context, given, fixed, progress.start, progress.stop, agent, followed=followed)
     with InterruptNotice(ending.run_dir):
+        from qcg.pilotjob.cli.run_summary import print_summary
+
         print_summary(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)
 

@@ -16,6 +16,7 @@ from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.node_list import join_node_list
 from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.common.gc_tuning import loading
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
@@ -95,9 +96,8 @@ def command(
 
     resolve_cores(given)
     with PrestartedAgent(wanted=is_useful(given["resources"], given["nodes"], given["resume"], os.environ)) as agent:
-        from qcg.pilotjob.cli.service_runner import (
-            run_service,  # here, so that this process and the agent load at the same time
-        )
+        with loading():  # here, so that this process and the agent load at the same time
+            from qcg.pilotjob.cli.service_runner import run_service
 
         ending = run_service(context, given, fixed, ready, prestarted=agent)
     if ending.end.cause is Cause.REQUESTS_READ and ending.unfinished:
