@@ -41,7 +41,7 @@ ALLOWED = {
         "journal.descriptions": {"job.spec"},
     },
     "An object of a library that is configured by its attributes.": {
-        "agent.__main__": {"options.name"},
+        "agent.program": {"options.name"},
         "api.manager": {"weakref.finalize(self, _end_later, self._pool, self._log_file, self._process).atexit"},
         "api.notebook": {"table.value"},
         "api.progress_bar": {"self._bar.bar_style", "self._bar.max", "self._bar.value", "self._label.value"},

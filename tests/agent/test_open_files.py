@@ -10,7 +10,7 @@ import pytest
 LIMITS = """
 import resource
 import sys
-from qcg.pilotjob.agent.__main__ import _raise_limit_of_open_files
+from qcg.pilotjob.agent.program import _raise_limit_of_open_files
 
 print(_raise_limit_of_open_files(int(sys.argv[1])), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -316,6 +316,13 @@ def _host(
     )
 
 
+def prepare() -> None:
+    """Do ahead what takes time at the start of an agent."""
+    cpus_of_cores()
+    with contextlib.suppress(ImportError):
+        import qcg.pilotjob.agent.relay_runner  # noqa: F401
+
+
 def _lane_runner(ledger: Ledger, wakeup: int, open_files: int) -> LaneRunner:
     """The relay in C where it was compiled, else the slower one in Python."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def cpus_of_cores(root: Path = ROOT) -> list[list[int]]:
     return [[position[-1] for position in core] for _, core in groupby(positions, key=lambda position: position[:-1])]
 
 
+@cache
 def _position(root: Path, cpu: int) -> tuple[int, int, int, int]:
     """The sort key of a CPU: socket, die, core, number. Cores on different dies of a socket may have equal numbers."""
     topology = root / f"cpu{cpu}" / "topology"

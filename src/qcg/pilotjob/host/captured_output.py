@@ -22,7 +22,6 @@ import ctypes
 import fcntl
 import os
 import resource
-import tempfile
 import time
 from typing import Callable, Iterable, List, Optional, Tuple
 
@@ -200,6 +199,8 @@ def _new_file(memory_flags: int) -> int:
     if memory_flags >= 0:
         descriptor = os.memfd_create("output", memory_flags)
     else:
+        import tempfile  # here: nearly every kernel has files in memory
+
         descriptor, path = tempfile.mkstemp(prefix="qcg-pm-output-")
         os.unlink(path)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)

@@ -17,7 +17,6 @@ The index beside it has a record of fixed size for each OPEN frame and each END 
 It can lack the last records, and is never needed to read a stream.
 """
 
-import hashlib
 import json
 import struct
 import zlib
@@ -100,6 +99,8 @@ def parse_opening(payload: bytes) -> Optional[Opening]:
 
 def key_of(name: str) -> bytes:
     """The key of a name in an index."""
+    import hashlib  # here: it takes time to load, and few agents keep streams
+
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:8]
 
 
