@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cache
+from importlib import import_module
 
 import msgspec
 
@@ -12,28 +14,6 @@ from qcg.pilotjob.core.errors import CoreError, SubmissionRejected
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.requests import Request, decode_request
-from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
-from qcg.pilotjob.interfaces.handlers.connect_host import connect_host
-from qcg.pilotjob.interfaces.handlers.control import control
-from qcg.pilotjob.interfaces.handlers.drain_nodes import drain_nodes, resume_nodes
-from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
-from qcg.pilotjob.interfaces.handlers.finish import finish
-from qcg.pilotjob.interfaces.handlers.forget_host import forget_host
-from qcg.pilotjob.interfaces.handlers.hold_job import hold_job
-from qcg.pilotjob.interfaces.handlers.hosts import hosts
-from qcg.pilotjob.interfaces.handlers.job_info import job_info
-from qcg.pilotjob.interfaces.handlers.job_status import job_status
-from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
-from qcg.pilotjob.interfaces.handlers.poll_jobs import poll_jobs
-from qcg.pilotjob.interfaces.handlers.release_job import release_job
-from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
-from qcg.pilotjob.interfaces.handlers.rerun_job import rerun_job
-from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
-from qcg.pilotjob.interfaces.handlers.set_job import set_job
-from qcg.pilotjob.interfaces.handlers.status import overview, status
-from qcg.pilotjob.interfaces.handlers.submit import submit
-from qcg.pilotjob.interfaces.handlers.summary import summary
-from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, error
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager.commits import Counted
@@ -42,34 +22,37 @@ from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
-_CHANGING: dict[type[Request], Callable[[Manager, Any, Counted | None], Awaitable[Answer]]] = {
-    requests.Submit: submit,
-    requests.Control: control,
-    requests.CancelJob: cancel_job,
-    requests.HoldJob: hold_job,
-    requests.ReleaseJob: release_job,
-    requests.SetJob: set_job,
-    requests.RemoveJob: remove_job,
-    requests.RerunJob: rerun_job,
-    requests.ForgetHost: forget_host,
-    requests.DrainNodes: drain_nodes,
-    requests.ResumeNodes: resume_nodes,
-    requests.Finish: finish,
-}
-"""Handlers of requests that change the run. Each commits the counter that it is given together with the change."""
-_HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
-    requests.ListJobs: list_jobs,
-    requests.JobStatus: job_status,
-    requests.JobInfo: job_info,
-    requests.Why: why,
-    requests.EndedJobs: ended_jobs,
-    requests.ResourcesInfo: resources_info,
-    requests.Hosts: hosts,
-    requests.ConnectHost: connect_host,
-    requests.PollJobs: poll_jobs,
-    requests.Status: status,
-    requests.Summary: summary,
-}
+_WORD = re.compile("[A-Z][a-z]+")
+
+CHANGING = frozenset(
+    (
+        requests.Submit,
+        requests.Control,
+        requests.CancelJob,
+        requests.HoldJob,
+        requests.ReleaseJob,
+        requests.SetJob,
+        requests.RemoveJob,
+        requests.RerunJob,
+        requests.ForgetHost,
+        requests.DrainNodes,
+        requests.ResumeNodes,
+        requests.Finish,
+    )
+)
+"""Requests that change the run. Their handlers commit the counter that they are given together with the change."""
+
+
+@cache
+def handler_of(request: type[Request]) -> Callable[..., Awaitable[Answer]]:
+    """The function of `handlers/` that has the name of the request: `list_jobs.list_jobs` for `ListJobs`.
+
+    Its module is loaded when it is first needed, because a run needs few of them until its first job has started.
+    """
+    name = "_".join(_WORD.findall(request.__name__)).lower()
+    module = import_module(f"qcg.pilotjob.interfaces.handlers.{name}")
+    handler: Callable[..., Awaitable[Answer]] = getattr(module, name)
+    return handler
 
 
 async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
@@ -85,7 +68,11 @@ def answer_at_once(manager: Manager, raw: bytes) -> Answer | None:
     other requests, and for failed ones. Displays ask for these again and again, also while the manager is busy."""
     try:
         request = decode_request(raw)
-        return overview(manager, request) if type(request) is requests.Status else None
+        if type(request) is not requests.Status:
+            return None
+        from qcg.pilotjob.interfaces.handlers.status import overview  # here: see `handler_of`
+
+        return overview(manager, request)
     except Exception:  # noqa: BLE001 it is raised again where it is handled
         return None
 
@@ -98,10 +85,10 @@ async def carry_out(manager: Manager, raw: bytes | msgspec.Raw, path: str, count
     """
     try:
         request = decode_request(raw, path)
-        change = _CHANGING.get(type(request))
-        if change is not None:
-            return await change(manager, request, counted)
-        return await _HANDLERS[type(request)](manager, request)
+        handle = handler_of(type(request))
+        if type(request) in CHANGING:
+            return await handle(manager, request, counted)
+        return await handle(manager, request)
     except RequestError as problem:
         return error(str(problem))
     except DescriptionError as problem:
