@@ -13,8 +13,9 @@ from qcg.pilotjob.executors.base import NodeLayout
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.allocation_layouts import AllocationLayouts
 from qcg.pilotjob.manager.bootstrap import _remember
-from qcg.pilotjob.manager.placement import AllocationLayouts, Placement
+from qcg.pilotjob.manager.placement import Placement
 
 
 def layouts_after(*hellos: Hello, bind: bool = True) -> tuple[dict[str, NodeLayout], list[str]]:

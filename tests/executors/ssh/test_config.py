@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.executors.ssh.config import HostConfig, HostsError, find_host, load_hosts, parse_hosts, user_file
+from qcg.pilotjob.executors.ssh.config import HostConfig, HostsError, find_host, load_hosts, parse_hosts
+from qcg.pilotjob.executors.ssh.host_files import user_file
 
 
 def only(text: str) -> HostConfig:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from qcg.pilotjob.cli import late_modules
 from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
@@ -123,7 +124,9 @@ def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> li
 
 async def _run(service: Service, on_end: Callable[[], None]) -> RunResult:
     collect_seldom()
+    loading = asyncio.get_running_loop().call_later(late_modules.DELAY, late_modules.load_late_modules)
     try:
         return await service.run()
     finally:
+        loading.cancel()
         on_end()

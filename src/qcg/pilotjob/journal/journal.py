@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.effects import Effect, Removed, Reran, Transition
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
-from qcg.pilotjob.journal import damage, queries, saved_run, schema
+from qcg.pilotjob.journal import damage, queries, schema
 from qcg.pilotjob.journal.commit_group import GATHER, CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import EPOCH, PUT_VALUE, MetadataKey, T
@@ -22,6 +22,9 @@ from qcg.pilotjob.journal.records import JobEnded
 from qcg.pilotjob.journal.registry_files import FILE_NAME as FILE_NAME
 from qcg.pilotjob.journal.registry_files import check_own_files
 from qcg.pilotjob.journal.registry_reader import RegistryReader
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.restore import SavedRun
 
 
 class Journal(RegistryReader):
@@ -207,6 +210,8 @@ class Journal(RegistryReader):
 
     def load(self) -> SavedRun:
         """Read the whole registry, for a manager that resumes."""
+        from qcg.pilotjob.journal import saved_run  # here: new runs do not need it
+
         return saved_run.load(self._current())
 
     @property

@@ -25,7 +25,6 @@ from qcg.pilotjob.description.retry import parse_policy
 from qcg.pilotjob.executors.agents import Endpoint
 from qcg.pilotjob.executors.composite import composite
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
-from qcg.pilotjob.executors.ledger_reader import read_unreported
 from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.journal.errors import JournalError
@@ -44,19 +43,15 @@ from qcg.pilotjob.journal.metadata import (
 )
 from qcg.pilotjob.journal.snapshot import reading
 from qcg.pilotjob.launch.site import EnvironmentSchema, Site
-from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.named_counters import counters_of_run
 from qcg.pilotjob.manager.placement import Placement, agent_executor
 from qcg.pilotjob.manager.prepare import PreparedRun
 from qcg.pilotjob.manager.remote_hosts import node_specs, remote_executor, remote_sites
-from qcg.pilotjob.manager.rerun import rerun_in_states
-from qcg.pilotjob.manager.row_changes import changed_row_files
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
-from qcg.pilotjob.rows.store import DIRECTORY as ROWS
-from qcg.pilotjob.rows.store import RowFiles
+from qcg.pilotjob.rows.run_rows import RunRows
 from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
 from qcg.pilotjob.wire.hub import Hub
@@ -77,8 +72,8 @@ def assemble(
     `on_local_agent`: called with the pid of the agent of this host when it connects."""
     options, run_dir, journal, placement = prepared.options, prepared.run_dir, prepared.journal, prepared.placement
     clients = prepared.network.contact if prepared.network is not None else None
-    row_files = RowFiles(str(prepared.wd), str(run_dir / ROWS), builds=True)
-    site = _site(prepared, clients, row_files)
+    rows = RunRows(str(prepared.wd), run_dir)
+    site = _site(prepared, clients, rows)
     report_path = run_dir / options.report_file
     report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
     if options.report_format != "none":
@@ -114,12 +109,16 @@ def assemble(
     if options.wait or journal.metadata(END_WHEN_DONE):
         manager.end_when_done.set()
     if prepared.is_resumed:
+        from qcg.pilotjob.manager.row_changes import changed_row_files
+
         _restore(engine, run_dir, placement)
-        for notice in changed_row_files(engine.state, engine.descriptions, row_files):
+        for notice in changed_row_files(engine.state, engine.descriptions, rows.files):
             manager.add_start_notice(notice)
     if prepared.rerun:
+        from qcg.pilotjob.manager.rerun import rerun_in_states
+
         if not prepared.replacements:
-            for notice in rerun_in_states(engine, row_files, [State[name.upper()] for name in prepared.rerun]):
+            for notice in rerun_in_states(engine, rows.files, [State[name.upper()] for name in prepared.rerun]):
                 manager.add_start_notice(notice)
         if drained := drained_in_words(core.state):
             manager.add_start_notice(f"{drained}: `qcg-pm nodes resume` lets new jobs start there")
@@ -132,7 +131,7 @@ def assemble(
     return manager
 
 
-def _site(prepared: PreparedRun, clients: ClientsContact | None, row_files: RowFiles) -> Site:
+def _site(prepared: PreparedRun, clients: ClientsContact | None, rows: RunRows) -> Site:
     options, run_dir, placement = prepared.options, prepared.run_dir, prepared.placement
     return Site(
         root_wd=str(prepared.wd),
@@ -153,7 +152,7 @@ def _site(prepared: PreparedRun, clients: ClientsContact | None, row_files: RowF
         hidden=_hidden(placement),
         hidden_from_mpi=() if placement.job_id else allocation_variables(),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
-        rows=row_files.row,
+        rows=rows.row,
     )
 
 
@@ -175,6 +174,10 @@ def _hidden(placement: Placement) -> list[str]:
 
 
 def _restore(engine: Engine, run_dir: Path, placement: Placement) -> None:
+    # Imported here: new runs do not need them.
+    from qcg.pilotjob.executors.ledger_reader import read_unreported
+    from qcg.pilotjob.manager import resume
+
     journal, report = engine.journal, engine.report
     try:
         with reading(journal.path):

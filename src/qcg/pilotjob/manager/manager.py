@@ -7,19 +7,23 @@ import logging
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.why_left import HeldPrerequisite
 from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
-from qcg.pilotjob.manager.live_summary import LiveSummary
-from qcg.pilotjob.manager.output_tails import OutputTails
-from qcg.pilotjob.rows.store import DIRECTORY as ROWS
-from qcg.pilotjob.rows.store import RowFiles
+from qcg.pilotjob.rows.run_rows import RunRows
 from qcg.pilotjob.wire.contact import ClientsContact
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.why_left import HeldPrerequisite
+    from qcg.pilotjob.manager.live_summary import LiveSummary
+    from qcg.pilotjob.manager.output_tails import OutputTails
+    from qcg.pilotjob.rows.store import RowFiles
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +42,7 @@ class Manager:
         self.engine = engine
         self.views = engine.views
         self.run_id = run_id
-        self.row_files = RowFiles(engine.site.root_wd, str(engine.journal.path.parent / ROWS), builds=True)
-        """Reads the parameter files of submissions."""
+        self._rows = RunRows(engine.site.root_wd, engine.journal.path.parent)
         self.started = datetime.now()
         self.system_cores = system_cores
         """Cores kept for the manager itself: they exist, and are always in use."""
@@ -50,10 +53,25 @@ class Manager:
         self.shutdown = engine.shutdown
         self.end_when_done = asyncio.Event()
         """Set when the manager is to end once all jobs are final."""
-        self.output_tails = OutputTails()
-        self.summaries = LiveSummary(self)
         self._start_notices: list[str] = []
         self._requests = engine.journal.metadata(SUBMISSIONS)
+
+    @property
+    def row_files(self) -> RowFiles:
+        """Reads the parameter files of submissions."""
+        return self._rows.files
+
+    @cached_property
+    def output_tails(self) -> OutputTails:
+        from qcg.pilotjob.manager.output_tails import OutputTails  # here: no run needs it at its start
+
+        return OutputTails()
+
+    @cached_property
+    def summaries(self) -> LiveSummary:
+        from qcg.pilotjob.manager.live_summary import LiveSummary  # here: no run needs it at its start
+
+        return LiveSummary(self)
 
     @property
     def start_notices(self) -> Sequence[str]:

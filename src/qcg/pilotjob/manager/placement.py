@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
 from qcg.pilotjob.cluster.base import Allocation, BatchSystem, NodeRange
 from qcg.pilotjob.cluster.errors import ClusterError, RangeError
@@ -19,8 +18,7 @@ from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
-from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
-from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NodeLayout
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.liveness import LivenessTimes
 from qcg.pilotjob.executors.local_agent import NAME, LocalAgent
@@ -28,7 +26,6 @@ from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
-from qcg.pilotjob.launch.binding import Layout, binding, binding_by_count
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.named_counters import with_named_counters
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
@@ -143,6 +140,10 @@ def agent_executor(
             )
 
         return local
+    # Imported here: most runs on one machine do not need it.
+    from qcg.pilotjob.executors.allocation_agents import AllocationAgents
+    from qcg.pilotjob.manager.allocation_layouts import AllocationLayouts
+
     times = LivenessTimes(options.node_timeout, options.nl_init_timeout)
     allocation = placement.allocation
     agent = AgentCommand(run_dir, options.linger, allocation.end, allocation.ref, allocation.logins)
@@ -166,43 +167,3 @@ def agent_executor(
         )
 
     return in_allocation
-
-
-class AllocationLayouts(NodeLayouts):
-    """Binds jobs to the cores and GPUs of nodes as their agents report them."""
-
-    def __init__(self, allocation: Allocation, system: str, *, bind: bool) -> None:
-        """`system`: the batch system in messages."""
-        self._allocation = allocation
-        self._system = system
-        self._bind = bind
-        self._gpus = {spec.name: spec.gpus for spec in allocation.specs}
-        self._cores = {spec.name: spec.cores for spec in allocation.specs}
-        self.unbound: list[str] = []
-        """Nodes whose cores cannot be bound to."""
-
-    def layout_of(self, hello: protocol.Hello) -> NodeLayout:
-        node = hello.agent
-        gpus = None
-        if len(hello.gpus) == len(self._gpus[node]):
-            gpus = dict(zip(self._gpus[node], hello.gpus, strict=True))
-        return NodeLayout(self._cpus_of(hello) if self._bind else None, gpus)
-
-    def _cpus_of(self, hello: protocol.Hello) -> Mapping[int, int] | None:
-        node = hello.agent
-        if node in self._allocation.layouts:
-            layout = Layout(*self._allocation.layouts[node])
-            found = binding(self._allocation.cpus[node], hello.cores, hello.machine, layout)
-        else:
-            found = binding_by_count(self._cores[node], hello.cores, hello.machine)
-        if found is None and node not in self.unbound:
-            self.unbound.append(node)
-        return found
-
-    def notices(self) -> list[str]:
-        if not self.unbound:
-            return []
-        names = list_names(sorted(self.unbound))
-        return [
-            f"{names}: the CPUs there differ from the record of {self._system}; jobs are not bound to their cores there"
-        ]

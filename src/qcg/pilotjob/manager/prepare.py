@@ -11,7 +11,6 @@ from msgspec import Struct
 from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, INSTANCE, NODES_OF_ALLOCATION
-from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.named_counters import counters_of_run
 from qcg.pilotjob.manager.placement import Placement, find_placement, hosts_of_file
 from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
@@ -69,6 +68,8 @@ def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedR
 
 
 def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) -> PreparedRun:
+    from qcg.pilotjob.manager import resume  # here: new runs do not need it
+
     run_dir = resumption.run_dir
     check_no_manager(run_dir)
     journal = Journal.open(run_dir / FILE_NAME)

@@ -14,22 +14,27 @@ from qcg.pilotjob.common.options import Options, UsageError
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
-from qcg.pilotjob.executors.ssh.config import HostConfig, load_hosts
+from qcg.pilotjob.executors.ssh.host_files import may_have_hosts
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.launch.remote import remote_site
 from qcg.pilotjob.launch.site import Site
 
 if TYPE_CHECKING:
+    from qcg.pilotjob.executors.ssh.config import HostConfig
     from qcg.pilotjob.executors.ssh.connection import RunIdentity
     from qcg.pilotjob.executors.ssh.executor import RemoteHost
     from qcg.pilotjob.wire.contact import ClientsContact
 
-RemoteHosts = Mapping[str, HostConfig]
+RemoteHosts = Mapping[str, "HostConfig"]
 """The remote hosts of a run, by name."""
 
 
 def find_remote_hosts(options: Options, nodes: Iterable[NodeSpec]) -> RemoteHosts:
     """The configured hosts. `nodes`: the nodes of the run itself, whose names no host can have."""
+    if not may_have_hosts(options.hosts, os.environ):
+        return {}
+    from qcg.pilotjob.executors.ssh.config import load_hosts
+
     hosts = load_hosts(options.hosts, os.environ)
     for node in nodes:
         if node.name in hosts:

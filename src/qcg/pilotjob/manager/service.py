@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,11 +26,8 @@ from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.host_cores import HostCores
 from qcg.pilotjob.manager.manager import Manager
-from qcg.pilotjob.manager.metrics_file import MetricsFile
 from qcg.pilotjob.manager.ports import FileProgress, Interfaces
 from qcg.pilotjob.manager.prepare import PreparedRun, prepare_new, prepare_resumed
-from qcg.pilotjob.manager.rerun import any_of, describe_rerun
-from qcg.pilotjob.manager.run_notifications import RunNotifications
 from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult, count_jobs
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch, give_up_on_unexpected_errors
@@ -40,6 +38,10 @@ from qcg.pilotjob.runs.messages import shared_directory_notices
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.manager.metrics_file import MetricsFile
+    from qcg.pilotjob.manager.run_notifications import RunNotifications
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +110,8 @@ class Service:
     async def _rerun(self, manager: Manager, prepared: PreparedRun) -> None:
         """Run jobs again with new descriptions, before anything is started. The run is left as it was if they are
         refused."""
+        from qcg.pilotjob.manager.rerun import any_of, describe_rerun
+
         try:
             data = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
         except BaseException:
@@ -176,7 +180,11 @@ class Service:
         )
         signals.begin()
         give_up_on_unexpected_errors(manager.shutdown, prepared.run_dir)
-        metrics = MetricsFile(options.metrics_file, manager.summaries.make) if options.metrics_file else None
+        metrics = None
+        if options.metrics_file:
+            from qcg.pilotjob.manager.metrics_file import MetricsFile
+
+            metrics = MetricsFile(options.metrics_file, manager.summaries.make)
         return _ManagerAtWork(prepared, manager, deadline, shutdown, signals, metrics)
 
     def _begin_background(
@@ -187,6 +195,8 @@ class Service:
         interval = LOCAL_CONTACT_INTERVAL if work.prepared.placement.allocation is None else CONTACT_INTERVAL
         tasks = [_refresh(contact, cores, interval), _log_progress(work.manager.engine.state), work.deadline.watch()]
         if options.notify:
+            from qcg.pilotjob.manager.run_notifications import RunNotifications
+
             self._notifications = RunNotifications(work.manager, options, Clock())
             tasks.append(self._notifications.watch())
         if work.metrics is not None:

@@ -43,9 +43,10 @@ def check_connections(address: str) -> None:
     try:
         with (
             socket.create_server((host, 0), family=family) as server,
-            socket.create_connection(server.getsockname()[:2], CONNECT_TIMEOUT),
+            socket.socket(family) as client,
         ):
-            pass
+            client.settimeout(CONNECT_TIMEOUT)
+            client.connect(server.getsockname())
     except OSError as error:
         raise UsageError(
             f"this machine cannot connect to its own address {host}, which agents and clients connect to:"

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.held_jobs import HeldJobs
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, NODES_OF_ALLOCATION, OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -44,6 +43,8 @@ class UnfinishedRun(NamedTuple):
 
 def read_unfinished(run_dir: Path) -> UnfinishedRun:
     """The unfinished jobs of a run; none when its registry cannot be read."""
+    from qcg.pilotjob.journal.held_jobs import HeldJobs  # here: a manager loads this module before its first job
+
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)

@@ -6,7 +6,6 @@ a later file replaces the host of the same name in an earlier one.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -19,13 +18,14 @@ from msgspec import Struct
 
 from qcg.pilotjob.cluster.registry import remote_queue_names
 from qcg.pilotjob.common.options import UsageError
+from qcg.pilotjob.common.similarity import nearest
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.description.counters import check_counter
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Counters
 from qcg.pilotjob.description.walltime import parse_wall_time
+from qcg.pilotjob.executors.ssh.host_files import SITE_FILE, user_file
 
-SITE_FILE = Path("/etc/qcg-pm/hosts.toml")
 MOST_CORES = 100_000
 """Most cores, GPUs or jobs of one host."""
 MOST_MEMORY = 1 << 40
@@ -111,11 +111,6 @@ class HostConfig(Struct, frozen=True):
 
 class _Problem(Exception):
     """A wrong value, as a clause after its key."""
-
-
-def user_file(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
-    return Path(base) / "qcg-pm" / "hosts.toml"
 
 
 def load_hosts(given: str | None, environ: Mapping[str, str], site: Path = SITE_FILE) -> dict[str, HostConfig]:
@@ -218,8 +213,8 @@ _SYNONYMS = {"user": "owner", "username": "owner", "host": "address", "hostname"
 def _did_you_mean(given: str, known: Mapping[str, Any]) -> str:
     if _SYNONYMS.get(given.lower()) in known:
         return f"; did you mean {_SYNONYMS[given.lower()]!r}?"
-    similar = difflib.get_close_matches(given.lower().replace("-", "_"), known, n=1, cutoff=0.6)
-    return f"; did you mean {similar[0]!r}?" if similar else ""
+    near = nearest(given.lower().replace("-", "_"), known)
+    return f"; did you mean {near!r}?" if near is not None else ""
 
 
 # -- values of keys -------------------------------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""What a manager needs later is in memory soon after its start, also when the installation is replaced meanwhile."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from qcg.pilotjob.cli.service_runner import run_service
+from tests.support.pilot import job, write_requests
+
+AT_THE_START = {
+    "qcg.pilotjob.cli.submission_files",
+    "qcg.pilotjob.executors.allocation_agents",
+    "qcg.pilotjob.journal.saved_run",
+    "qcg.pilotjob.manager.allocation_layouts",
+    "qcg.pilotjob.manager.metrics_file",
+    "qcg.pilotjob.manager.notification_rules",
+    "qcg.pilotjob.manager.resume",
+    "qcg.pilotjob.manager.run_notifications",
+}
+"""Modules of options, of resumed runs and of allocations: a manager that needs them loads them at its start."""
+REPORTS = {
+    "qcg.pilotjob.report.attempt_files",
+    "qcg.pilotjob.report.launch_analysis",
+    "qcg.pilotjob.report.render_analysis",
+}
+"""Modules of `qcg-pm report`."""
+REMOTE = "qcg.pilotjob.executors.ssh."
+"""Modules of remote hosts, which are loaded at the start of a run with such hosts."""
+
+LOADED = """
+import sys
+import qcg.pilotjob.cli.commands.run, qcg.pilotjob.cli.commands.service
+from qcg.pilotjob.cli import progress, service_runner
+from qcg.pilotjob.cli.late_modules import load_late_modules
+load_late_modules()
+for name, module in sys.modules.items():
+    if name.startswith("qcg.pilotjob."):
+        print(name, module.__file__)
+"""
+
+
+def imports_in_functions(source: str) -> Iterator[str]:
+    """Names of modules, and of what is imported from them."""
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                    yield node.module
+                    yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is a module, so this is a function or a class
+        return False
+
+
+def test_no_module_is_loaded_first_when_the_run_is_old():
+    done = subprocess.run([sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True)
+    loaded = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert run_service.__module__ in loaded
+    wanted = set()
+    for path in loaded.values():
+        with open(path, encoding="utf-8") as source:
+            wanted.update(imports_in_functions(source.read()))
+    ours = {name for name in wanted if name.startswith("qcg.pilotjob.") and is_module(name)}
+    late = {name for name in ours - loaded.keys() if not name.startswith(REMOTE)}
+    assert late == AT_THE_START | REPORTS, "others belong into `cli/late_modules.py`"
+
+
+AT_ONCE = """
+from qcg.pilotjob.cli import late_modules
+from qcg.pilotjob.cli.entrypoints import qcg_pm
+late_modules.DELAY = 0.0
+qcg_pm()
+"""
+
+
+def test_a_run_loads_them_soon_after_its_start(tmp_path: Path):
+    path = write_requests(tmp_path / "requests.json", [job("a", "true")])
+    arguments = ["run", path, "--wd", tmp_path, "--nodes", "1"]
+    line = [sys.executable, "-X", "importtime", "-c", AT_ONCE, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert "qcg.pilotjob.core.why" in done.stderr  # of a handler
+    assert "qcg.pilotjob.report.recorded_history" in done.stderr  # of the summary for displays
