@@ -189,7 +189,8 @@ def test_managers_that_crash_are_followed_by_others_that_resume(tmp_path: Path):
 
 
 @pytest.mark.sampled
-def test_a_replica_is_consistent_while_a_manager_writes_at_full_speed(tmp_path: Path):
+@pytest.mark.parametrize("registry", range(per_tier(1, 10)))  # the names in it are compared again and again
+def test_a_replica_is_consistent_while_a_manager_writes_at_full_speed(registry: int, tmp_path: Path):
     """The WAL restarts several times between two refreshes, and while files are copied."""
     path = tmp_path / FILE_NAME
     with start_child(WRITER, path, 100) as child:
@@ -198,8 +199,8 @@ def test_a_replica_is_consistent_while_a_manager_writes_at_full_speed(tmp_path: 
         last = 0
         headers: set[bytes] = set()
         with RegistryReplica(path) as copy:
-            deadline = time.monotonic() + per_tier(60, 600)
-            while len(headers) < per_tier(30, 300):
+            deadline = time.monotonic() + 60
+            while len(headers) < 30:
                 assert time.monotonic() < deadline
                 for _ in range(20):
                     promised = child.stdout.readline().split()
