@@ -26,6 +26,7 @@ def main(module: str) -> None:
     try:
         for kind, directory in _MOUNTS:
             _check(libc.mount(kind.encode(), directory.encode(), kind.encode(), 0, None), f"mount {directory}")
+        os.chmod("/tmp", 0o1777)
         _add_swap(libc)
         os.environ["PATH"] = "/bin:/usr/bin"
         # Not this process: its descendants are all processes of the machine.
