@@ -67,7 +67,7 @@ def test_no_module_is_loaded_first_when_the_run_is_old():
     done = subprocess.run([sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True)
     loaded = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert run_service.__module__ in loaded
-    wanted = set()
+    wanted: set[str] = set()
     for path in loaded.values():
         with open(path, encoding="utf-8") as source:
             wanted.update(imports_in_functions(source.read()))
@@ -86,7 +86,7 @@ qcg_pm()
 
 def test_a_run_loads_them_soon_after_its_start(tmp_path: Path):
     path = write_requests(tmp_path / "requests.json", [job("a", "true")])
-    arguments = ["run", path, "--wd", tmp_path, "--nodes", "1"]
+    arguments = ["run", str(path), "--wd", str(tmp_path), "--nodes", "1"]
     line = [sys.executable, "-X", "importtime", "-c", AT_ONCE, *arguments]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert "qcg.pilotjob.core.why" in done.stderr  # of a handler
