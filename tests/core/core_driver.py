@@ -68,9 +68,9 @@ from qcg.pilotjob.description.model import (
     Amount,
     DependencyKind,
     Execution,
+    ExtraResources,
     Iteration,
     JobDescription,
-    OwnResources,
     ResourceRequest,
     RetryPolicy,
     Sharing,
@@ -89,11 +89,11 @@ def node(name: str, cores: int, gpus: int = 0, memory: int = 0, **counters: int)
     return NodeSpec(name, tuple(range(cores)), ids, memory, counters=tuple(sorted(counters.items())))
 
 
-def own(gpu: int = 0, **counters: int) -> OwnResources:
+def extra(gpu: int = 0, **counters: int) -> ExtraResources:
     """A part of a GPU in thousandths, and named counters."""
     named = sorted(counters.items())
     on_node = tuple([(name, number) for name, number in named if name in ON_NODES])
-    return OwnResources(gpu, on_node, tuple([(name, number) for name, number in named if name not in ON_NODES]))
+    return ExtraResources(gpu, on_node, tuple([(name, number) for name, number in named if name not in ON_NODES]))
 
 
 def machine(*cores: int) -> list[NodeSpec]:
@@ -114,13 +114,13 @@ def request(
     gpus: int = 0,
     memory: int = 0,
     one: bool = False,
-    own: OwnResources | None = None,
+    extra: ExtraResources | None = None,
 ) -> ResourceRequest:
     if cores is None and nodes is None:
         cores = 1
-    further = gpus or memory or (own is not None and own.is_on_nodes)
+    further = gpus or memory or (extra is not None and extra.is_on_nodes)
     one_node = one or (nodes is None and bool(further))
-    return ResourceRequest(amount(cores), amount(nodes), gpus, memory, one_node, own=own)
+    return ResourceRequest(amount(cores), amount(nodes), gpus, memory, one_node, extra=extra)
 
 
 def job(
@@ -131,7 +131,7 @@ def job(
     gpus: int = 0,
     memory: int = 0,
     one: bool = False,
-    own: OwnResources | None = None,
+    extra: ExtraResources | None = None,
     its: int | range | None = None,
     after: str | tuple[str, ...] = "",
     outcomes: str = "",
@@ -147,7 +147,7 @@ def job(
     return JobDescription(
         name,
         Execution(exec="true"),
-        request(cores, nodes, gpus, memory, one, own),
+        request(cores, nodes, gpus, memory, one, extra),
         sharing,
         wt,
         iteration=None if indices is None else Iteration(indices.start, indices.stop, indices.step),

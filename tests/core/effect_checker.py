@@ -29,7 +29,7 @@ from qcg.pilotjob.core.outcomes import entries_of
 from qcg.pilotjob.core.pool import EMPTY
 from qcg.pilotjob.core.records import Attempt, Grant, PastAttempt
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import WHOLE_GPU, Amount, JobDescription, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import WHOLE_GPU, Amount, ExtraResources, JobDescription, ResourceRequest
 from tests.core.reference import grown, requests_of, verdict
 
 Unit = tuple[int, int]
@@ -241,12 +241,12 @@ class EffectChecker:
         awaited: set[str] = set()
         """Counters that an earlier job waits for."""
         for turn, (request, _) in sorted(ready, key=lambda pair: pair[0]):
-            names = set() if request.own is None else set(request.own.names_of_run)
+            names = set() if request.extra is None else set(request.extra.names_of_run)
             if turn in behind:
                 assert not names & awaited, f"{turn} was sent ahead, and an earlier job waits for its counters"
             if turn in launched:
                 continue
-            if request.own is not None and (names & awaited or not self._has_counters(request.own)):
+            if request.extra is not None and (names & awaited or not self._has_counters(request.extra)):
                 awaited |= names
             elif walls[turn[1]] is None and why_never(request, nodes) is None:
                 waiting.append(turn)
@@ -257,13 +257,13 @@ class EffectChecker:
         another."""
         free = dict(self.counters)
         for grant in set(self.held.values()):
-            for name, number in grant.own.of_run if grant.own is not None else ():
+            for name, number in grant.extra.of_run if grant.extra is not None else ():
                 free[name] -= number
         return free
 
-    def _has_counters(self, own: OwnResources) -> bool:
+    def _has_counters(self, extra: ExtraResources) -> bool:
         free = self._free_counters()
-        return all(number <= free[name] for name, number in own.of_run)
+        return all(number <= free[name] for name, number in extra.of_run)
 
     def _transition(self, change: Transition) -> int:
         """Check one transition; returns 1 when it makes a job final."""
@@ -308,7 +308,7 @@ class EffectChecker:
         check_within(attempt.grant, job.demand(attempt.position)[0], self.specs)
 
     def _check_exclusive(self, attempt: Attempt) -> None:
-        if attempt.grant.own is not None:
+        if attempt.grant.extra is not None:
             assert min(self._free_counters().values()) >= 0, f"{attempt.id} got counters that are in use"
             self._check_shares(attempt.grant, attempt.id)
         lane = {other.id for other in attempt.lane.attempts} if attempt.lane is not None else {attempt.id}
@@ -322,7 +322,7 @@ class EffectChecker:
             ]
             for other in others:
                 assert not set(part.cores) & set(other.cores), f"{attempt.id} got cores that are in use"
-                both = attempt.grant.own is not None and attempt.grant.own.gpu_share
+                both = attempt.grant.extra is not None and attempt.grant.extra.gpu_share
                 assert both or not set(part.gpus) & set(other.gpus), f"{attempt.id} got GPUs that are in use"
             if part.memory:
                 # Attempts of one lane have the same part, one after another.
@@ -335,12 +335,12 @@ class EffectChecker:
             gpus = dict.fromkeys(spec.gpus, WHOLE_GPU)
             free = dict(spec.counters)
             for other in set(self.held.values()):
-                own = other.own or OwnResources()
+                extra = other.extra or ExtraResources()
                 for taken in other.parts:
                     if taken.node == part.node:
                         for gpu in taken.gpus:
-                            gpus[gpu] -= own.gpu_share or WHOLE_GPU
-                        for name, number in own.on_node:
+                            gpus[gpu] -= extra.gpu_share or WHOLE_GPU
+                        for name, number in extra.on_node:
                             free[name] -= number
             assert all(left >= 0 for left in [*gpus.values(), *free.values()]), f"{attempt_id} got more than exists"
 
@@ -350,8 +350,8 @@ def check_within(grant: Grant, request: ResourceRequest, specs: dict[str, NodeSp
     parts = grant.parts
     assert parts
     assert len({part.node for part in parts}) == len(parts)
-    assert grant.own == request.own
-    share = request.own is not None and request.own.gpu_share
+    assert grant.extra == request.extra
+    share = request.extra is not None and request.extra.gpu_share
     for part in parts:
         spec = specs[part.node]
         assert part.cores

@@ -27,7 +27,7 @@ from qcg.pilotjob.core.pool import EMPTY
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.changes import JobChange, changed_description
-from qcg.pilotjob.description.model import Amount, JobDescription, OwnResources, ResourceRequest, Steps
+from qcg.pilotjob.description.model import Amount, ExtraResources, JobDescription, ResourceRequest, Steps
 from qcg.pilotjob.description.retry import pause_before
 from tests.core.reference_backfill import ExpectedEnd, ReferenceBackfill, Waiting
 
@@ -52,16 +52,16 @@ class FreeNode:
     def offers(self, cores: int, request: ResourceRequest) -> bool:
         if len(self.cores) < cores or self.memory < request.memory or len(self.free_gpus()) < request.gpus:
             return False
-        own = request.own or OwnResources()
-        if own.gpu_share and not self.gpus_for(request):
+        extra = request.extra or ExtraResources()
+        if extra.gpu_share and not self.gpus_for(request):
             return False
-        return all(self.counters.get(name, 0) >= number for name, number in own.on_node)
+        return all(self.counters.get(name, 0) >= number for name, number in extra.on_node)
 
     def free_gpus(self) -> list[str]:
         return [gpu for gpu, free in self.gpus.items() if free == 1000]
 
     def gpus_for(self, request: ResourceRequest) -> list[str]:
-        share = request.own.gpu_share if request.own is not None else 0
+        share = request.extra.gpu_share if request.extra is not None else 0
         if not share:
             return self.free_gpus()[: request.gpus]
         in_use = [gpu for gpu, free in self.gpus.items() if share <= free < 1000]
@@ -159,7 +159,7 @@ class Reference:
             waits = waits or job.held[unit]
             if job.states[unit] != "QUEUED" or waits or wall_time > left or left <= 0 or job.pauses[unit] > now:
                 continue
-            of_run = request.own.of_run if request.own is not None else ()
+            of_run = request.extra.of_run if request.extra is not None else ()
             if not all(self.counters[name] >= number for name, number in of_run):
                 continue
             if not self.backfill.leaves_counters(request, self.counters):
@@ -172,7 +172,7 @@ class Reference:
             if chosen is None:
                 self.backfill.add(Waiting(job.name, unit, request, wall_time))
             else:
-                grant = Grant(tuple([self._take(node, count, request) for node, count in chosen]), request.own)
+                grant = Grant(tuple([self._take(node, count, request) for node, count in chosen]), request.extra)
                 for name, number in of_run:
                     self.counters[name] -= number
                 self.grants[job.name, unit] = grant
@@ -307,8 +307,8 @@ class Reference:
     def end(self, name: str, unit: Unit, state: str) -> None:
         """Record the end of an attempt or the cancellation of a waiting job."""
         grant = self.grants.pop((name, unit), Grant(()))
-        own = grant.own or OwnResources()
-        for name_of_counter, number in own.of_run:
+        extra = grant.extra or ExtraResources()
+        for name_of_counter, number in extra.of_run:
             self.counters[name_of_counter] += number
         self.ended += bool(grant.parts)
         for part in grant.parts:
@@ -316,8 +316,8 @@ class Reference:
             node.cores = sorted([*node.cores, *part.cores])
             node.memory += part.memory
             for gpu in part.gpus:
-                node.gpus[gpu] += own.gpu_share or 1000
-            for name_of_counter, number in own.on_node:
+                node.gpus[gpu] += extra.gpu_share or 1000
+            for name_of_counter, number in extra.on_node:
                 node.counters[name_of_counter] += number
         job = self.find(name)
         job.states[unit] = state
@@ -423,8 +423,8 @@ class Reference:
         return verdicts
 
     def _take(self, node: FreeNode, count: int, request: ResourceRequest) -> NodePart:
-        own = request.own or OwnResources()
-        for name, number in own.on_node:
+        extra = request.extra or ExtraResources()
+        for name, number in extra.on_node:
             node.counters[name] -= number
         if node.spec.slots:
             return NodePart(node.spec.name, (node.cores.pop(0),))
@@ -432,7 +432,7 @@ class Reference:
         part = NodePart(node.spec.name, tuple(node.cores[:count]), gpus, request.memory)
         node.cores = node.cores[count:]
         for gpu in gpus:
-            node.gpus[gpu] -= own.gpu_share or 1000
+            node.gpus[gpu] -= extra.gpu_share or 1000
         node.memory -= request.memory
         return part
 
@@ -468,7 +468,7 @@ def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Reso
         amounts = [Amount(shared.least, total // (sharing.parts or count))] * count
     else:
         amounts = [Amount(size, size) for size in maximum_iters(count, total, shared.least)]
-    extras = request.gpus, request.memory, request.one_node, request.host, request.own
+    extras = request.gpus, request.memory, request.one_node, request.host, request.extra
     if of_cores:
         return [ResourceRequest(amount, request.nodes, *extras) for amount in amounts]
     return [ResourceRequest(request.cores, amount, *extras) for amount in amounts]
@@ -558,8 +558,8 @@ def choose_in_group(nodes: list[FreeNode], request: ResourceRequest) -> list[tup
     ]
     for group in sorted(groups, key=lambda group: -sum(len(node.cores) for node in group)):
         if group[0].spec.slots:
-            counted = ResourceRequest(own=request.own)
-            shared = request.own is not None and request.own.gpu_share
+            counted = ResourceRequest(extra=request.extra)
+            shared = request.extra is not None and request.extra.gpu_share
             chosen = next(([(node, 1)] for node in group if node.offers(1, counted) and not shared), None)
         else:
             chosen = choose(group, request)

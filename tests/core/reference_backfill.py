@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.description.model import Amount, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import Amount, ExtraResources, ResourceRequest
 
 if TYPE_CHECKING:
     from tests.core.reference import FreeNode, Unit
@@ -43,12 +43,12 @@ class SpareNode:
     """The free resources of a node at the time of a reservation, without the reserved ones."""
 
     def __init__(self, then: FreeNode, cores: int, request: ResourceRequest) -> None:
-        own = request.own or OwnResources()
+        extra = request.extra or ExtraResources()
         self.cores = len(then.cores) - cores
-        self.needs_gpus = bool(request.gpus or own.gpu_share)
+        self.needs_gpus = bool(request.gpus or extra.gpu_share)
         self.gpus = len(then.free_gpus()) - (request.gpus or 1)
         self.memory = then.memory - request.memory
-        self.counters = {name: then.counters.get(name, 0) - number for name, number in own.on_node}
+        self.counters = {name: then.counters.get(name, 0) - number for name, number in extra.on_node}
 
     def visible(self, node: FreeNode) -> FreeNode:
         """The resources that are free now and not reserved."""
@@ -63,11 +63,11 @@ class SpareNode:
         return seen
 
     def take(self, cores: int, request: ResourceRequest) -> None:
-        own = request.own or OwnResources()
+        extra = request.extra or ExtraResources()
         self.cores -= cores
-        self.gpus -= 1 if own.gpu_share else request.gpus
+        self.gpus -= 1 if extra.gpu_share else request.gpus
         self.memory -= request.memory
-        for name, number in own.on_node:
+        for name, number in extra.on_node:
             if name in self.counters:
                 self.counters[name] -= number
 
@@ -134,11 +134,11 @@ class ReferenceBackfill:
 
     def leaves_counters(self, request: ResourceRequest, free: dict[str, int]) -> bool:
         """Whether enough counters of the run stay free for the jobs that have a reservation."""
-        wanted = dict(request.own.of_run) if request.own is not None else {}
+        wanted = dict(request.extra.of_run) if request.extra is not None else {}
         if not wanted:
             return True
         kept = [reserved for name in self.groups if (reserved := self._reserved(name)) is not None]
-        needed = [(reserved.job.request.own or OwnResources()).of_run for reserved in kept]
+        needed = [(reserved.job.request.extra or ExtraResources()).of_run for reserved in kept]
         return all(
             free[name] - number >= sum(dict(of_run).get(name, 0) for of_run in needed)
             for name, number in wanted.items()
@@ -270,14 +270,14 @@ def nodes_at(node: FreeNode, known: list[ExpectedEnd], at: float) -> FreeNode:
     """A node as it is expected at that time, without the attempts that have ended by then."""
     then = copy_of(node)
     for end in known:
-        own = end.grant.own or OwnResources()
+        extra = end.grant.extra or ExtraResources()
         for part in end.grant.parts if end.at <= at else ():
             if part.node == node.spec.name:
                 then.cores = sorted([*then.cores, *part.cores])
                 then.memory += part.memory
                 for gpu in part.gpus:
-                    then.gpus[gpu] += own.gpu_share or 1000
-                for name, number in own.on_node:
+                    then.gpus[gpu] += extra.gpu_share or 1000
+                for name, number in extra.on_node:
                     then.counters[name] += number
     return then
 

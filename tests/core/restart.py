@@ -44,7 +44,7 @@ def save_state(core: CoreState) -> SavedRun:
         began = 0.0 if iterations is None else iterations.began
         unfinished.append(UnfinishedJob(job.seq, job.name, job.submitted, job.spec, description, began))
         ended += [EndedIteration(job.seq, position, state) for position, state in ends]
-        made = [(-1, job.attempts_made)] if iterations is None else list(iterations.attempts_made.items())
+        made = [(-1, job.last_number)] if iterations is None else list(iterations.last_numbers.items())
         requeued += [RequeuedAttempt(job.seq, position, number) for position, number in made if number]
     attempts = [
         OpenAttempt(
@@ -55,8 +55,8 @@ def save_state(core: CoreState) -> SavedRun:
             attempt.scheduled,
             attempt.started,
             attempt.pid,
-            attempt.killed,
-            attempt.stopped,
+            attempt.kill_requested,
+            attempt.stop_requested,
         )
         for attempt in core.attempts.values()
     ]

@@ -15,9 +15,9 @@ from qcg.pilotjob.description.model import (
     Amount,
     DependencyKind,
     Execution,
+    ExtraResources,
     Iteration,
     JobDescription,
-    OwnResources,
     ResourceRequest,
     RetryGrowth,
     RetryPolicy,
@@ -25,7 +25,7 @@ from qcg.pilotjob.description.model import (
     SharingName,
 )
 from qcg.pilotjob.description.retry import CAUSES
-from tests.core.core_driver import own, request
+from tests.core.core_driver import extra, request
 
 DECAY = 100
 COUNTERS = {"license": 3, "seat": 1}
@@ -71,13 +71,20 @@ def ranges(most: int) -> st.SearchStrategy[int | tuple[int, int | None]]:
     return st.one_of(number, number, span, number.map(lambda least: (least, None)))
 
 
-def own_resources() -> st.SearchStrategy[OwnResources]:
+def extra_resources() -> st.SearchStrategy[ExtraResources]:
     """Counters of the run, and sometimes parts of GPUs and counters of nodes."""
     return st.sampled_from(
         [
-            *[own(license=1), own(license=1), own(license=2), own(license=3), own(seat=1), own(license=1, seat=1)],
-            *[own(500), own(500), own(300), own(700, license=1)],
-            *[own(fpga=1), own(fpga=2), own(500, fpga=1), own(fpga=1, license=2)],
+            *[
+                extra(license=1),
+                extra(license=1),
+                extra(license=2),
+                extra(license=3),
+                extra(seat=1),
+                extra(license=1, seat=1),
+            ],
+            *[extra(500), extra(500), extra(300), extra(700, license=1)],
+            *[extra(fpga=1), extra(fpga=2), extra(500, fpga=1), extra(fpga=1, license=2)],
         ]
     )
 
@@ -88,10 +95,10 @@ def requests(draw: st.DrawFn) -> ResourceRequest:
     wanted = draw(plain_requests())
     if draw(st.integers(0, 2)):
         return wanted
-    further = draw(own_resources())
+    further = draw(extra_resources())
     gpus = 0 if further.gpu_share else wanted.gpus
     one_node = wanted.one_node or (wanted.nodes is None and further.is_on_nodes)
-    return msgspec.structs.replace(wanted, gpus=gpus, one_node=one_node, own=further)
+    return msgspec.structs.replace(wanted, gpus=gpus, one_node=one_node, extra=further)
 
 
 def plain_requests() -> st.SearchStrategy[ResourceRequest]:

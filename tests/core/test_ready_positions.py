@@ -20,7 +20,7 @@ def test_the_first_position_is_the_lowest_one_that_was_added_and_not_taken_back(
             ready.add(position)
             expected.add(position)
         elif what == "take back":
-            ready.take_back(position)
+            ready.withdraw(position)
             expected.discard(position)
         elif what == "start" and expected:
             assert ready.first(states) == min(expected)
@@ -40,6 +40,6 @@ def test_positions_taken_back_again_and_again_do_not_pile_up():
         for position in range(POSITIONS):
             ready.add(position)
         for position in range(POSITIONS):
-            ready.take_back(position)
+            ready.withdraw(position)
         assert len(ready) == 0
     assert len(ready._heap) <= FEW + 1

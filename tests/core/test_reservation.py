@@ -402,7 +402,7 @@ def test_a_reserved_job_starts_by_its_time_if_wall_times_are_true(
         run.run_until(run.now + pause)
         name = f"j{number}"
         run.durations[name] = wall_time * part
-        if request.own is not None and request.own.of_run:
+        if request.extra is not None and request.extra.of_run:
             run.with_run_counters.add(name)
         description = job(name, wt=wall_time)
         with suppress(SubmissionRejected):  # a counter or a part of a GPU that no node has

@@ -11,7 +11,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.errors import SanityError
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Cleanup, Grant
-from tests.core.core_driver import CoreDriver, job, node, own
+from tests.core.core_driver import CoreDriver, extra, job, node
 
 
 def busy() -> CoreDriver:
@@ -23,7 +23,7 @@ def busy() -> CoreDriver:
     driver.schedule()
     driver.end("done")
     driver.submit(
-        job("a", 2, gpus=1, memory=50, own=own(fpga=2, license=1)),
+        job("a", 2, gpus=1, memory=50, extra=extra(fpga=2, license=1)),
         job("it", 4, its=3),
         job("late", after="a"),
         job("c", 4),

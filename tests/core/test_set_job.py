@@ -8,7 +8,7 @@ from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.description.changes import JobChange, change_of, changed_description
 from qcg.pilotjob.description.model import Amount, JobDescription, RetryGrowth, RetryPolicy
 from qcg.pilotjob.description.requests import SetJob
-from tests.core.core_driver import CoreDriver, job, machine, node, own
+from tests.core.core_driver import CoreDriver, extra, job, machine, node
 from tests.core.restart import resume, save_state
 
 FOUR = JobChange(cores=Amount(4, 4))
@@ -136,34 +136,36 @@ def test_memory_and_gpus_put_a_job_on_one_node():
 
 def test_a_part_of_a_gpu_replaces_whole_ones_and_is_replaced_by_them():
     driver = CoreDriver([node("n1", 3, gpus=2)], counters={"license": 1})
-    driver.submit(job("half", gpus=2, own=own(license=1)), job("other", own=own(500)), job("whole", own=own(200)))
+    driver.submit(
+        job("half", gpus=2, extra=extra(license=1)), job("other", extra=extra(500)), job("whole", extra=extra(200))
+    )
     driver.set("half", change=JobChange(gpus=0, gpu_share=500))
     driver.set("whole", change=JobChange(gpus=1))
     assert len(driver.schedule()) == 3
     grants = {name: driver.attempt(name).grant for name in ("half", "other", "whole")}
     (half,), (other,), (whole,) = [grant.parts[0].gpus for grant in grants.values()]
     assert half == other != whole
-    assert grants["half"].own == own(500, license=1)
+    assert grants["half"].extra == extra(500, license=1)
     assert driver.core.state.pool.counters.free == {"license": 0}
 
 
 @pytest.mark.parametrize("change", [JobChange(gpus=2), JobChange(gpus=0, gpu_share=250), JobChange(memory=5)])
 def test_other_resources_stay_when_gpus_are_changed(change: JobChange):
-    before = job("a", own=own(500, fpga=2))
+    before = job("a", extra=extra(500, fpga=2))
     after = changed_description(before, change)
     assert isinstance(after, JobDescription)
     share = 500 if change.gpus is None else change.gpu_share
-    assert after.request.own == own(share, fpga=2)
+    assert after.request.extra == extra(share, fpga=2)
     assert after.request.gpus == (change.gpus or 0)
 
 
 def test_a_part_of_a_gpu_puts_a_job_on_one_node():
     after = changed_description(job("a", 4), JobChange(gpus=0, gpu_share=500))
     assert isinstance(after, JobDescription)
-    assert (after.request.one_node, after.request.own) == (True, own(500))
+    assert (after.request.one_node, after.request.extra) == (True, extra(500))
     again = changed_description(after, JobChange(gpus=1))
     assert isinstance(again, JobDescription)
-    assert again.request.own is None
+    assert again.request.extra is None
 
 
 @pytest.mark.parametrize(("given", "meant"), [(2, (2, 0)), (2.0, (2, 0)), (0.5, (0, 500))])

@@ -8,7 +8,7 @@ import pytest
 
 from qcg.pilotjob.description.counters import parse_options
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import ExtraResources, ResourceRequest
 from tests.description.helpers import parse, standard
 from tests.description.helpers import simple as simple_form
 
@@ -21,19 +21,19 @@ def request_of(resources: dict[str, Any], *, simple: bool = False) -> ResourceRe
 @pytest.mark.parametrize(
     ("resources", "own", "gpus", "one_node"),
     [
-        ({"named": {"license": 2, "fpga": 1}}, OwnResources(0, (), (("fpga", 1), ("license", 2))), 0, False),
-        ({"nodeCrs": {"gpu": 0.5}}, OwnResources(500), 0, True),
-        ({"nodeCrs": {"gpu": 0.333}, "named": {"a": 1}}, OwnResources(333, (), (("a", 1),)), 0, True),
+        ({"named": {"license": 2, "fpga": 1}}, ExtraResources(0, (), (("fpga", 1), ("license", 2))), 0, False),
+        ({"nodeCrs": {"gpu": 0.5}}, ExtraResources(500), 0, True),
+        ({"nodeCrs": {"gpu": 0.333}, "named": {"a": 1}}, ExtraResources(333, (), (("a", 1),)), 0, True),
         ({"nodeCrs": {"gpu": 2.0}}, None, 2, True),
         ({"nodeCrs": {"gpu": 2}, "named": {}}, None, 2, True),
-        ({"numNodes": 2, "nodeCrs": {"gpu": 0.001}}, OwnResources(1), 0, False),
+        ({"numNodes": 2, "nodeCrs": {"gpu": 0.001}}, ExtraResources(1), 0, False),
     ],
 )
 def test_named_resources_and_parts_of_gpus_are_understood(
-    resources: dict[str, Any], own: OwnResources | None, gpus: int, one_node: bool, simple: bool
+    resources: dict[str, Any], own: ExtraResources | None, gpus: int, one_node: bool, simple: bool
 ) -> None:
     request = request_of(resources, simple=simple)
-    assert (request.own, request.gpus, request.one_node) == (own, gpus, one_node)
+    assert (request.extra, request.gpus, request.one_node) == (own, gpus, one_node)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def saved(jobs: Iterable[JobDescription], *attempts: OpenAttempt) -> SavedRun:
 
 def started(seq: int, *nodes: str, stopped: bool = False) -> OpenAttempt:
     grant = Grant(tuple(NodePart(node, (0,)) for node in nodes))
-    return OpenAttempt(seq, -1, 1, grant, 4.0, started=5.0, pid=7, stopped=stopped)
+    return OpenAttempt(seq, -1, 1, grant, 4.0, started=5.0, pid=7, stop_requested=stopped)
 
 
 def restore_with_ledgers(core: Core, run: SavedRun, run_dir: Path) -> list[Effect]:

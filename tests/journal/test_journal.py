@@ -171,8 +171,8 @@ def test_open_attempts_are_loaded_with_their_last_known_state(journal: Journal, 
     jobs = [job(seq) for seq in (1, 2, 3, 4)]
     runs = [run(one) for one in jobs]
     killed, stopped = runs[2:]
-    killed.killed = True
-    stopped.stopped = True
+    killed.kill_requested = True
+    stopped.stop_requested = True
     effects: list[Effect] = [Added(jobs), *map(scheduled, runs), executing(runs[1]), Kill(killed)]
     effects.append(Stop(stopped, "closed", "the time is over"))
     for effect in effects:
@@ -183,8 +183,8 @@ def test_open_attempts_are_loaded_with_their_last_known_state(journal: Journal, 
     assert loaded.open_attempts == [
         OpenAttempt(1, -1, 1, GRANT, 200.0),
         OpenAttempt(2, -1, 1, GRANT, 200.0, started=201.0, pid=4711),
-        OpenAttempt(3, -1, 1, GRANT, 200.0, killed=True),
-        OpenAttempt(4, -1, 1, GRANT, 200.0, stopped=True),
+        OpenAttempt(3, -1, 1, GRANT, 200.0, kill_requested=True),
+        OpenAttempt(4, -1, 1, GRANT, 200.0, stop_requested=True),
     ]
     states = [State.SCHEDULED, State.EXECUTING, State.SCHEDULED, State.SCHEDULED]
     assert [one.state for seq in (1, 2, 3, 4) for one in journal.attempts_of(seq)] == states

@@ -92,7 +92,7 @@ def _may_grow(core: CoreState, attempt: Attempt) -> bool:
 
 def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
     """Whether the batch system or the manager told the attempt to end, so that its exit code is not its own failure."""
-    return attempt.stopped or attempt.id in core.warned
+    return attempt.stop_requested or attempt.id in core.warned
 
 
 def _final_state(record: Ended) -> tuple[State, str]:
@@ -117,7 +117,7 @@ def _by_signal(number: int) -> str:
 def requeue_attempt(core: CoreState, attempt: Attempt, at: float | None = None) -> None:
     """Queue the job again after an attempt that never started or was ended by the manager, unless it is cancelled."""
     core.remove_attempt(attempt)
-    if attempt.killed:
+    if attempt.kill_requested:
         make_final(core, FinalState(attempt.job, attempt.position, CANCELED, "", attempt), at=at)
     else:
         past = None
@@ -131,9 +131,9 @@ def lose_attempt(core: CoreState, attempt: Attempt, message: str, at: float | No
     attempt_lost(core, attempt)
     core.remove_attempt(attempt)
     ended = core.now if at is None else at
-    if attempt.killed:
+    if attempt.kill_requested:
         make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt), at=at)
-    elif attempt.stopped or core.shutdown is not None:
+    elif attempt.stop_requested or core.shutdown is not None:
         # Also one that had ended by itself, when its nodes ended before they confirmed that nothing of it is left.
         queue_again(core, attempt, PastAttempt(EndReason.LOST, ended, None, message), at)
     elif retry_attempt(core, attempt, EndReason.LOST, -1, message, at):

@@ -29,7 +29,7 @@ def attempt_started(core: CoreState, event: AttemptStarted) -> None:
     if attempt is not None:
         _mark_executing(core, attempt, record.pid, record.at)
         node = core.host_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
-        if node and core.pool.node(node).reachable and not (attempt.killed or attempt.stopped):
+        if node and core.pool.node(node).reachable and not (attempt.kill_requested or attempt.stop_requested):
             # It still waited in a lane when its host reported, so it was not stopped then.
             core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
 
@@ -98,15 +98,15 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running) -> None:
     """Continue with an attempt that its host still has."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
-    if attempt.killed:
+    if attempt.kill_requested:
         core.effects.append(Kill(attempt))
-    elif attempt.stopped and (core.shutdown or attempt in core.orphaned):
+    elif attempt.stop_requested and (core.shutdown or attempt in core.orphaned):
         core.effects.append(Stop(attempt, EndReason.CLOSED, STOPPED))
     elif attempt in core.orphaned and attempt.started:
         core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
     else:
         # An earlier manager wanted to end it with itself, and could not. Otherwise its host is ending it already.
-        attempt.stopped = False
+        attempt.stop_requested = False
     if attempt.lane is not None:
         # An earlier retract may not have reached the host.
         attempt.lane.retracted = False
@@ -167,8 +167,9 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
     attempt.pid = pid
     attempt.started = at
     attempt.started_by = core.now
-    if attempt.stopped and core.shutdown is Disposition.CANCEL_RUNNING:
-        attempt.killed = True  # it was running when the manager was told to finish, and only the record came late
+    if attempt.stop_requested and core.shutdown is Disposition.CANCEL_RUNNING:
+        # It was running when the manager was told to finish, and only the record came late.
+        attempt.kill_requested = True
     core.executing += 1
     core.starts += 1
     core.transition(attempt.job, attempt.position, EXECUTING, attempt, at=at)
@@ -218,7 +219,7 @@ def _recreate(
     job = core.find_seq(seq)
     if job is None or not job.has_position(position) or core.state_of(job, position) is not QUEUED:
         return None
-    if reported_id != attempt_id(seq, position, job.attempts_of(position) + 1):
+    if reported_id != attempt_id(seq, position, job.last_number_of(position) + 1):
         return None
     request = entry_of(job, position).line.request
     scheduled = min(started or at, at)

@@ -40,7 +40,7 @@ def why_over(core: CoreState, now: float) -> str | None:
     for line in [line for line in core.queue.lines.values() if line.head() is not None]:
         in_time = left > 0 and line.head(left) is not None
         request = line.request
-        never = core.pool.counters.why_never(request.own)
+        never = core.pool.counters.why_never(request.extra)
         reason = (never or why_never(request, expected)) if in_time else NO_TIME
         if reason is None:
             return None

@@ -60,7 +60,7 @@ def remove(core: CoreState, event: Remove) -> None:
             removed += 1
     reply(core, "removed", removed, errors)
     if event.refused:
-        _take_back_failures(core, failures)
+        _uncount_failures(core, failures)
 
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
@@ -76,7 +76,7 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
         core.effects.append(Removed(job))
     if before and not core.unfinished:
         core.effects.append(AllDone())
-    _take_back_failures(core, failures)
+    _uncount_failures(core, failures)
 
 
 def deadline(core: CoreState, event: Deadline) -> None:
@@ -100,14 +100,14 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
 
 def _end_attempts(core: CoreState, event: ShutDown) -> None:
     running = []
-    for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
+    for attempt in [attempt for attempt in core.attempts.values() if not attempt.kill_requested]:
         cleanup = core.cleanups.get(attempt.id)
         if cleanup is not None and cleanup.ended is not None:
             continue  # it has ended by itself, and only other nodes have not confirmed that yet
         if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
             running.append(attempt)
-        elif not attempt.stopped:
-            attempt.stopped = True
+        elif not attempt.stop_requested:
+            attempt.stop_requested = True
             core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
     # After the prefilled attempts, which are waiting jobs to their users: none of these starts when one before it ends.
     for attempt in running:
@@ -119,8 +119,8 @@ def _failures_of(job: Job) -> int:
     return int(job.state is FAILED) if job.iterations is None else job.iterations.counts[FAILED]
 
 
-def _take_back_failures(core: CoreState, failures: int) -> None:
-    if core.failure_limit.take_back(failures):
+def _uncount_failures(core: CoreState, failures: int) -> None:
+    if core.failure_limit.uncount(failures):
         core.effects.append(FailureLimitCleared())
 
 
@@ -139,5 +139,5 @@ def _kill_attempts(core: CoreState, job: Job) -> None:
 
 def _kill(core: CoreState, attempt: Attempt) -> None:
     """Request a kill; the attempt ends when its host reports it."""
-    attempt.killed = True
+    attempt.kill_requested = True
     core.effects.append(Kill(attempt))

@@ -26,7 +26,7 @@ class FailureLimit:
         self.failures += failures
         return self.is_reached and not was_reached
 
-    def take_back(self, failures: int) -> bool:
+    def uncount(self, failures: int) -> bool:
         """Do not count these failures any more; True if the limit is no longer reached without them."""
         was_reached = self.is_reached
         self.failures -= failures

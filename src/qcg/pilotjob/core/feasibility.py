@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import ANY_HOST, Amount, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import ANY_HOST, Amount, ExtraResources, ResourceRequest
 
 MAX_SIZES = 3
 """Number of different node sizes that a message lists."""
@@ -55,7 +55,7 @@ def fits(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
 def fits_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
     """Whether these nodes of one group have enough for the request."""
     if any(node.slots for node in nodes):
-        return any(node.cores and _gives_slot(request.own, node) for node in nodes)
+        return any(node.cores and _gives_slot(request.extra, node) for node in nodes)
     return least(request) <= capacity(request, nodes)
 
 
@@ -90,7 +90,7 @@ def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | N
         return None
     exist = capacity(request, nodes)
     extras = describe_extras(request)
-    if request.own is not None and request.own.gpu_share and any(node.slots for node in nodes):
+    if request.extra is not None and request.extra.gpu_share and any(node.slots for node in nodes):
         return f"{extras} requested, but jobs go through a batch system there, which gives whole GPUs only"
     if extras and not able_nodes(request, nodes):
         return f"{extras} on a node requested, but no node has {_most_memory(request, nodes)}"
@@ -103,7 +103,7 @@ def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | N
 def _most_memory(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:
     """The largest amount of memory of a node if only memory is missing, otherwise `that`."""
     most = max((node.memory for node in nodes), default=0)
-    alone = not request.gpus and request.own is None
+    alone = not request.gpus and request.extra is None
     return f"more than {most} MiB" if alone and 0 < most < request.memory else "that"
 
 
@@ -162,18 +162,20 @@ def describe_extras(request: ResourceRequest) -> str:
     wanted = []
     if request.gpus:
         wanted.append(count(request.gpus, "GPU"))
-    if request.own is not None and request.own.gpu_share:
-        wanted.append(f"{share_text(request.own.gpu_share)} GPU")
+    if request.extra is not None and request.extra.gpu_share:
+        wanted.append(f"{share_text(request.extra.gpu_share)} GPU")
     if request.memory:
         wanted.append(f"{request.memory} MiB of memory")
-    if request.own is not None:
-        wanted += [f"{number} {name}" for name, number in request.own.on_node]
+    if request.extra is not None:
+        wanted += [f"{number} {name}" for name, number in request.extra.on_node]
     return " and ".join(wanted)
 
 
 def describe_counters(request: ResourceRequest) -> str:
     """The counters of the run requested in words; empty if there are none."""
-    return " and ".join(f"{number} {name}" for name, number in request.own.of_run) if request.own is not None else ""
+    return (
+        " and ".join(f"{number} {name}" for name, number in request.extra.of_run) if request.extra is not None else ""
+    )
 
 
 def share_text(share: int) -> str:
@@ -189,19 +191,21 @@ def count(number: int, noun: str) -> str:
 def able_nodes(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
     """The nodes with enough GPUs, memory and counters."""
     able = [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
-    own = request.own
-    return able if own is None else [node for node in able if _has_gpu_for(own, node) and _has_counters(own, node)]
+    extra = request.extra
+    return (
+        able if extra is None else [node for node in able if _has_gpu_for(extra, node) and _has_counters(extra, node)]
+    )
 
 
-def _has_gpu_for(own: OwnResources, node: NodeSpec) -> bool:
-    return bool(node.gpus) or own.gpu_share <= node.gpu_share
+def _has_gpu_for(extra: ExtraResources, node: NodeSpec) -> bool:
+    return bool(node.gpus) or extra.gpu_share <= node.gpu_share
 
 
-def _has_counters(own: OwnResources, node: NodeSpec) -> bool:
+def _has_counters(extra: ExtraResources, node: NodeSpec) -> bool:
     counters = dict(node.counters)
-    return all(number <= counters.get(name, 0) for name, number in own.on_node)
+    return all(number <= counters.get(name, 0) for name, number in extra.on_node)
 
 
-def _gives_slot(own: OwnResources | None, node: NodeSpec) -> bool:
+def _gives_slot(extra: ExtraResources | None, node: NodeSpec) -> bool:
     """Whether a host behind a batch system has the counters; it gives no part of a GPU."""
-    return own is None or (not own.gpu_share and _has_counters(own, node))
+    return extra is None or (not extra.gpu_share and _has_counters(extra, node))

@@ -308,7 +308,7 @@ def _none_can_be_requeued(iterations: Iterations) -> bool:
 
     The journal would apply the record for all queued iterations to an iteration that is queued again later.
     """
-    return all(attempt.killed for attempt in iterations.attempts.values())
+    return all(attempt.kill_requested for attempt in iterations.attempts.values())
 
 
 def _unstarted_is_final(core: CoreState, item: UnstartedFinalState, ended: Bitmap, work: Work) -> None:

@@ -22,7 +22,7 @@ from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.queue import Durations, entry_of
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import ExpectedEnd, Node, Spare
-from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import WHOLE_GPU, ExtraResources, ResourceRequest
 
 ANY = 1 << 30
 """Number of resources that are not needed."""
@@ -204,51 +204,51 @@ def _ready_at(
 class _Future:
     """Free resources of a node after some attempts end, as far as a request needs them."""
 
-    __slots__ = ("cores", "counters", "gpus", "gpus_taken", "least", "memory", "own", "request")
+    __slots__ = ("cores", "counters", "extra", "gpus", "gpus_taken", "least", "memory", "request")
 
     def __init__(self, node: Node, request: ResourceRequest) -> None:
         self.request = request
-        self.own = request.own or OwnResources()
+        self.extra = request.extra or ExtraResources()
         self.least = len(node.spec.cores) if request.cores is None else request.cores.least
         self.cores = node.nfree
         self.gpus = len(node.gpus)
         self.memory = node.memory
-        self.gpus_taken = dict(node.gpus_taken) if request.gpus or self.own.gpu_share else {}
-        self.counters = {name: node.counters.get(name, 0) for name, _ in self.own.on_node}
+        self.gpus_taken = dict(node.gpus_taken) if request.gpus or self.extra.gpu_share else {}
+        self.counters = {name: node.counters.get(name, 0) for name, _ in self.extra.on_node}
 
     def add(self, expected: ExpectedEnd) -> None:
-        part, own = expected.part, expected.attempt.grant.own
+        part, extra = expected.part, expected.attempt.grant.extra
         self.cores += len(part.cores)
         self.memory += part.memory
         for gpu in part.gpus if self.gpus_taken else ():
-            taken = self.gpus_taken.pop(gpu) - (own.gpu_share or WHOLE_GPU if own is not None else WHOLE_GPU)
+            taken = self.gpus_taken.pop(gpu) - (extra.gpu_share or WHOLE_GPU if extra is not None else WHOLE_GPU)
             if taken > 0:
                 self.gpus_taken[gpu] = taken
             else:
                 self.gpus += 1
-        for name, number in own.on_node if own is not None else ():
+        for name, number in extra.on_node if extra is not None else ():
             if name in self.counters:
                 self.counters[name] += number
 
     def is_enough(self) -> bool:
-        request, own = self.request, self.own
+        request, extra = self.request, self.extra
         if not 0 < self.least <= self.cores or self.gpus < request.gpus or self.memory < request.memory:
             return False
-        if own.gpu_share and not (
-            self.gpus or min(self.gpus_taken.values(), default=WHOLE_GPU) + own.gpu_share <= WHOLE_GPU
+        if extra.gpu_share and not (
+            self.gpus or min(self.gpus_taken.values(), default=WHOLE_GPU) + extra.gpu_share <= WHOLE_GPU
         ):
             return False
-        return all(self.counters[name] >= number for name, number in own.on_node)
+        return all(self.counters[name] >= number for name, number in extra.on_node)
 
     def spare(self) -> Spare:
         """Resources left after the request. For a part of a GPU a whole one is kept, or all parts if none is free as a
         whole."""
-        request, own = self.request, self.own
-        needs_gpus = bool(request.gpus or own.gpu_share)
+        request, extra = self.request, self.extra
+        needs_gpus = bool(request.gpus or extra.gpu_share)
         return Spare(
             self.cores - self.least,
             self.gpus - (request.gpus or 1) if needs_gpus else ANY,
             self.memory - request.memory if request.memory else ANY,
             not needs_gpus,
-            {name: self.counters[name] - number for name, number in own.on_node},
+            {name: self.counters[name] - number for name, number in extra.on_node},
         )

@@ -51,7 +51,7 @@ def hold_one(core: CoreState, job: Job, position: int) -> None:
             core.queue.drop_ready(entry)
     else:
         entry = entry_of(job, position)
-        entry.take_back(position)
+        entry.withdraw(position)
         set_demand(core, job, position, entry.demand)
     core.holds.hold(job, position, core.now)
     core.effects.append(Held(job, position, core.now))

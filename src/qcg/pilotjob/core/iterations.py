@@ -21,10 +21,10 @@ class Iterations:
         "apart",
         "apart_by_demand",
         "attempts",
-        "attempts_made",
         "began",
         "counts",
         "indices",
+        "last_numbers",
         "plan",
         "states",
     )
@@ -39,8 +39,8 @@ class Iterations:
         self.began = 0.0
         """Time at which the first iteration started."""
         self.attempts: dict[int, Attempt] = {}
-        self.attempts_made: dict[int, int] = {}
-        """Number of attempts used up by position; positions without any are left out."""
+        self.last_numbers: dict[int, int] = {}
+        """By position, the number of its last attempt that is over; positions without one are left out."""
         self.apart: dict[int, QueueEntry] | None = None
         """Queue entries of positions that do not wait in the entry of their job: these positions pause before a retry,
         are held, or have a demand of their own."""

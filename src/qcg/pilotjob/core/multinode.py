@@ -87,8 +87,8 @@ def repeat_sweeps(core: CoreState, nodes: set[str]) -> None:
 
 def grant_of(granted: list[NodeGrant], request: ResourceRequest | None = None) -> Grant:
     """The grant that a host reports, with the part of the request that hosts do not know; None: of no known job."""
-    memory, own = (0, None) if request is None else (request.memory, request.own)
-    return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted), own)
+    memory, extra = (0, None) if request is None else (request.memory, request.extra)
+    return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted), extra)
 
 
 def _begin(core: CoreState, attempt: Attempt) -> Cleanup:

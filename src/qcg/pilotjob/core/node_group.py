@@ -12,7 +12,7 @@ from typing import Union
 from qcg.pilotjob.core.feasibility import least_cores, why_never_in
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.resources import Hidden, Node, NodeSpec, Spare
-from qcg.pilotjob.description.model import Amount, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import Amount, ExtraResources, ResourceRequest
 
 
 class NodeGroup:
@@ -57,7 +57,7 @@ class NodeGroup:
             return self._cores_on_each(request, request.nodes, request.cores)
         if request.one_node:
             return self._cores_on_one(request, request.cores)
-        return self._cores_anywhere(request.cores, request.own)
+        return self._cores_anywhere(request.cores, request.extra)
 
     def allocate_outside(self, blocked: Set[NodeGroup], request: ResourceRequest) -> Grant | None:
         """Like `allocate`; None if this group is blocked."""
@@ -80,7 +80,7 @@ class NodeGroup:
         self.update(node, before)
         node.expected_ends = ends
 
-    def _cores_anywhere(self, cores: Amount, own: OwnResources | None) -> Grant | None:
+    def _cores_anywhere(self, cores: Amount, extra: ExtraResources | None) -> Grant | None:
         want = self.free_cores
         if cores.most is not None and cores.most < want:
             want = cores.most
@@ -89,14 +89,14 @@ class NodeGroup:
         fitting = self._nodes_with(want) if want <= self._largest else 0
         if fitting:
             node = self.nodes[(fitting & -fitting).bit_length() - 1]
-            return Grant((self._take(node, want),), own)
+            return Grant((self._take(node, want),), extra)
         parts = []
         for node in self._in_order(self.with_free[1]):
             parts.append(self._take(node, min(want, node.nfree)))
             want -= len(parts[-1].cores)
             if want == 0:
                 break
-        return Grant(tuple(parts), own)
+        return Grant(tuple(parts), extra)
 
     def _cores_on_one(self, request: ResourceRequest, cores: Amount) -> Grant | None:
         best: Node | None = None
@@ -109,7 +109,7 @@ class NodeGroup:
         if best is None:
             return None
         count = best.nfree if cores.most is None else min(cores.most, best.nfree)
-        return Grant((self._take(best, count, request),), request.own)
+        return Grant((self._take(best, count, request),), request.extra)
 
     def _cores_on_each(self, request: ResourceRequest, nodes: Amount, cores: Amount) -> Grant | None:
         """Choose as many nodes as have the minimum of cores, then as many cores on each as all of them have."""
@@ -127,7 +127,7 @@ class NodeGroup:
         count = min(node.nfree for node in chosen)
         if cores.most is not None:
             count = min(count, cores.most)
-        return Grant(tuple([self._take(node, count, request) for node in chosen]), request.own)
+        return Grant(tuple([self._take(node, count, request) for node in chosen]), request.extra)
 
     def _whole_nodes(self, request: ResourceRequest, nodes: Amount) -> Grant | None:
         chosen: list[Node] = []
@@ -137,15 +137,15 @@ class NodeGroup:
                 break
         if len(chosen) < nodes.least or not chosen:
             return None
-        return Grant(tuple([self._take(node, node.nfree, request) for node in chosen]), request.own)
+        return Grant(tuple([self._take(node, node.nfree, request) for node in chosen]), request.extra)
 
     def _candidates(self, mask: int, request: ResourceRequest) -> Iterator[Node]:
-        own = request.own
+        extra = request.extra
         for node in self._in_order(mask):
             if (
                 len(node.gpus) >= request.gpus
                 and (not request.memory or node.memory >= request.memory)
-                and (own is None or node.offers(own))
+                and (extra is None or node.offers(extra))
             ):
                 yield node
 
@@ -167,7 +167,7 @@ class NodeGroup:
         before = node.nfree
         cores = node.take_cores(count)
         self.update(node, before)
-        if request is None or not (request.gpus or request.memory or request.own):
+        if request is None or not (request.gpus or request.memory or request.extra):
             return NodePart(node.spec.name, cores)
         return node.take_further(cores, request)
 
@@ -201,12 +201,12 @@ class SlotGroup(NodeGroup):
         return 1
 
     def allocate(self, request: ResourceRequest) -> Grant | None:
-        own = request.own
-        if own is None:
+        extra = request.extra
+        if extra is None:
             return self._cores_anywhere(_ONE, None)
         for node in self._in_order(self.with_free[1]):
-            if not own.gpu_share and node.offers(own):
-                return Grant((self._take(node, 1, ResourceRequest(own=own)),), own)
+            if not extra.gpu_share and node.offers(extra):
+                return Grant((self._take(node, 1, ResourceRequest(extra=extra)),), extra)
         return None
 
 

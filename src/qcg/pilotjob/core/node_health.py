@@ -46,7 +46,7 @@ def attempt_succeeded(core: CoreState, attempt: Attempt) -> None:
 def attempt_lost(core: CoreState, attempt: Attempt) -> None:
     """Count the loss of an attempt against its node, once for all attempts that were lost together."""
     health, parts = core.health, attempt.grant.parts
-    if attempt in core.orphaned or attempt.killed or attempt.stopped:
+    if attempt in core.orphaned or attempt.kill_requested or attempt.stop_requested:
         return
     for node in [part.node for part in parts if len(parts) == 1 or part.node in core.lost_nodes]:
         if node not in core.first_reports or node in health.sharing_host:
@@ -114,7 +114,7 @@ def can_try_elsewhere(core: CoreState, attempt: Attempt) -> bool:
         if attempt.job.iterations is not None:
             core.health.unstartable.add(attempt.job.seq)
         return False
-    if not core.health.limit or attempt.killed or attempt.job.seq in core.health.unstartable:
+    if not core.health.limit or attempt.kill_requested or attempt.job.seq in core.health.unstartable:
         return False
     node = _only_node(core, attempt)
     request = entry_of(attempt.job, attempt.position).line.request

@@ -98,16 +98,16 @@ class Pool:
 
     def why_never(self, request: ResourceRequest) -> str | None:
         """Why this run cannot satisfy the request even if nothing is taken; None if it can."""
-        return self.counters.why_never(request.own) or why_never(request, self.specs)
+        return self.counters.why_never(request.extra) or why_never(request, self.specs)
 
     def allocate(self, request: ResourceRequest) -> Grant | None:
         """Take the largest grant within the request that fits now; None if none fits."""
-        own = request.own
-        if own is not None and not self.counters.has(own):
+        extra = request.extra
+        if extra is not None and not self.counters.has(extra):
             return None
         grant = self.target(request).allocate(request)
-        if grant is not None and own is not None:
-            self.counters.take(own)
+        if grant is not None and extra is not None:
+            self.counters.take(extra)
         return grant
 
     @contextmanager
@@ -128,19 +128,19 @@ class Pool:
     def release(self, grant: Grant) -> None:
         """Free the resources of a grant."""
         self.grants_released += 1
-        if grant.own is not None:
-            self.counters.release(grant.own)
+        if grant.extra is not None:
+            self.counters.release(grant.extra)
         self.put_back(grant)
 
     def put_back(self, grant: Grant) -> None:
         """Free the resources on nodes of a grant that was not used."""
-        own = grant.own
+        extra = grant.extra
         for part in grant.parts:
             found = self._found.get(part.node)
             if found is not None:
                 node, group = found
                 before = node.nfree if node.available else 0
-                node.release(part, own)
+                node.release(part, extra)
                 group.update(node, before)
 
     def claim(self, grant: Grant) -> Grant:
@@ -152,18 +152,18 @@ class Pool:
         """
         self.version += 1
         parts = []
-        own = grant.own
-        if own is not None:
-            self.counters.take(own)
+        extra = grant.extra
+        if extra is not None:
+            self.counters.take(extra)
         for part in grant.parts:
             found = self._found.get(part.node)
             if found is not None:
                 node, group = found
                 before = node.nfree if node.available else 0
-                part = node.claim(part, own)
+                part = node.claim(part, extra)
                 group.update(node, before)
             parts.append(part)
-        return Grant(tuple(parts), own)
+        return Grant(tuple(parts), extra)
 
 
 def _offer(node: Node, group: NodeGroup, available: bool) -> None:

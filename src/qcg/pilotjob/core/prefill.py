@@ -61,8 +61,8 @@ def prefill_lanes(core: CoreState, left: float, closed: set[NodeGroup]) -> None:
     heads = core.queue.heads(overdue, left, as_if_idle=True)
     counters, awaited = core.pool.counters, set[str]()
     for _, _, _, line in heads:
-        own = line.request.own
-        if line.served <= overdue and (own is None or counters.has(own)):
+        extra = line.request.extra
+        if line.served <= overdue and (extra is None or counters.has(extra)):
             closed.update(line.target.groups)
     if closed:
         heads = _outside(closed, heads)
@@ -72,9 +72,9 @@ def prefill_lanes(core: CoreState, left: float, closed: set[NodeGroup]) -> None:
         lanes = open_lanes.get(line.durations) if not line.avoid else None
         if closed and lanes:
             lanes = open_lanes[line.durations] = _lanes_outside(core, closed, lanes)
-        own = line.request.own
-        if own is not None and (not awaited.isdisjoint(own.names_of_run) or not (lanes or counters.has(own))):
-            awaited.update(own.names_of_run)
+        extra = line.request.extra
+        if extra is not None and (not awaited.isdisjoint(extra.names_of_run) or not (lanes or counters.has(extra))):
+            awaited.update(extra.names_of_run)
             heapq.heappop(heads)
             continue
         if not lanes:
@@ -144,7 +144,11 @@ def _open_lanes(core: CoreState, prefillable: dict[Attempt, None]) -> dict[Durat
         lane = attempt.lane
         if lane is not None:
             lane.since = core.now
-        if attempt.killed or core.attempts.get(attempt.id) is not attempt or (lane is not None and lane.retracted):
+        if (
+            attempt.kill_requested
+            or core.attempts.get(attempt.id) is not attempt
+            or (lane is not None and lane.retracted)
+        ):
             continue
         if not node.available or node.contested or node.spec.slots:
             continue
@@ -173,7 +177,7 @@ def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[OpenLa
         core.pool.node(first.grant.parts[0].node).expected_ends = None
     if core.reservations:
         core.reservations.clear()
-    attempt = Attempt(job, position, job.attempts_of(position) + 1, first.grant, core.now)
+    attempt = Attempt(job, position, job.last_number_of(position) + 1, first.grant, core.now)
     attempt.lane = lane
     lane.attempts[attempt] = None
     core.lanes.setdefault(lane)

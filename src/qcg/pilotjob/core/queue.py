@@ -116,13 +116,13 @@ class QueueEntry:
         apart = self.job.iterations.apart if self.job.iterations is not None else None
         return self.fresh is not None and self.fresh <= position and not (apart and position in apart)
 
-    def take_back(self, position: int) -> bool:
+    def withdraw(self, position: int) -> bool:
         """Do not start this position until it is made ready again; returns whether it was ready."""
         was_ready = self.can_reach(position)
         if position < 0:
             self.fresh = None
         elif self.ready:
-            self.ready.take_back(position)
+            self.ready.withdraw(position)
         return was_ready
 
     def _next_fresh(self, iterations: Iterations) -> int | None:
@@ -217,7 +217,7 @@ class QueueLine:
         """Name of the node on which the last attempts of its jobs failed; empty in lines of other jobs."""
         self.target = target
         """Where its jobs can run."""
-        self.is_plain = not (self.avoid or self.request.own)
+        self.is_plain = not (self.avoid or self.request.extra)
         """Whether nothing but free cores, GPUs and memory on any of its nodes decides if its first job fits."""
         cores, nodes = self.request.cores, self.request.nodes
         self.has_one_size = (

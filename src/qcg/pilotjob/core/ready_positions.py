@@ -48,7 +48,7 @@ class ReadyPositions:
         if self._wanted is not None:
             self._wanted.discard(position)
 
-    def take_back(self, position: int) -> None:
+    def withdraw(self, position: int) -> None:
         """Do not start this position until it is added again."""
         if self._wanted is None:
             self._wanted = set(self._heap)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from qcg.pilotjob.core.job_states import QUEUED
-from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources
+from qcg.pilotjob.description.model import WHOLE_GPU, ExtraResources
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.dependencies import Dependents, UnmetDependencies
@@ -29,7 +29,7 @@ class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     """The resources that one attempt holds, node by node. Cores are exclusive, GPUs unless `own` has a part of one."""
 
     parts: tuple[NodePart, ...]
-    own: OwnResources | None = None
+    extra: ExtraResources | None = field(default=None, name="own")  # the name in registries
     """Named resources and the part of the GPU on each node, as requested."""
 
     @property
@@ -37,14 +37,14 @@ class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
         return sum([len(part.cores) for part in self.parts])
 
     @property
-    def own_text(self) -> str:
+    def extra_text(self) -> str:
         """Named resources and parts of GPUs as shown to users: `0.5 of GPU 0, 1 license`; empty if there are none."""
-        if self.own is None:
+        if self.extra is None:
             return ""
-        share = self.own.gpu_share
+        share = self.extra.gpu_share
         gpus = dict.fromkeys([gpu for part in self.parts for gpu in part.gpus]) if share else {}
         words = [f"{share / WHOLE_GPU:g} of GPU {', '.join(gpus)}"] if share else []
-        return ", ".join([*words, *[f"{number} {name}" for name, number in (*self.own.on_node, *self.own.of_run)]])
+        return ", ".join([*words, *[f"{number} {name}" for name, number in (*self.extra.on_node, *self.extra.of_run)]])
 
     def __str__(self) -> str:
         """The form shown to users: `n1[0:1],n2[0]`."""
@@ -56,10 +56,10 @@ class Job:
 
     __slots__ = (
         "attempt",
-        "attempts_made",
         "dependents",
         "entries",
         "iterations",
+        "last_number",
         "message",
         "name",
         "seq",
@@ -84,8 +84,8 @@ class Job:
         """Queue entries: one, or one for each size of its iterations."""
         self.unmet: UnmetDependencies | None = None
         self.dependents: Dependents | None = None
-        self.attempts_made = 0
-        """Number of attempts that were lost or taken back, for a job without iterations."""
+        self.last_number = 0
+        """Number of the last attempt that is over, for a job without iterations; 0 before it."""
 
     def all_entries(self) -> tuple[QueueEntry, ...]:
         """Its queue entries, also those of single iterations."""
@@ -96,9 +96,9 @@ class Job:
         """Whether `position` exists: -1 in a job without iterations, 0, 1, 2 … in an iterated job."""
         return position == -1 if self.iterations is None else 0 <= position < len(self.iterations)
 
-    def attempts_of(self, position: int) -> int:
-        """The number of attempts already used up for the job (position -1) or an iteration."""
-        return self.attempts_made if self.iterations is None else self.iterations.attempts_made.get(position, 0)
+    def last_number_of(self, position: int) -> int:
+        """The number of the last attempt of the job (position -1) or an iteration that is over; 0 before it."""
+        return self.last_number if self.iterations is None else self.iterations.last_numbers.get(position, 0)
 
     def attempts_in_progress(self, position: int = -1) -> list[Attempt]:
         """The attempts of the job and its iterations, or of one iteration."""
@@ -117,7 +117,7 @@ class Attempt:
         "grant",
         "id",
         "job",
-        "killed",
+        "kill_requested",
         "lane",
         "number",
         "ordinal",
@@ -126,7 +126,7 @@ class Attempt:
         "scheduled",
         "started",
         "started_by",
-        "stopped",
+        "stop_requested",
         "usage",
     )
 
@@ -146,9 +146,8 @@ class Attempt:
         self.started_by = 0.0
         """When its start was reported, by the clock of the manager."""
         self.pid = 0
-        self.killed = False
-        """Whether a kill was requested."""
-        self.stopped = False
+        self.kill_requested = False
+        self.stop_requested = False
         """Whether the attempt was told to end because this manager shuts down; its job is queued again."""
         self.lane: Lane | None = None
         """Lane shared with attempts before or behind this one, if any."""

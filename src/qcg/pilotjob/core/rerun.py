@@ -19,6 +19,7 @@ from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, find_cycle
 from qcg.pilotjob.core.effects import Held, Reply, Reran
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Rerun, RerunCandidate
+from qcg.pilotjob.core.extra_resources import refusals
 from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, forget_next_attempt, make_position_ready
 from qcg.pilotjob.core.host_checks import why_no_host
 from qcg.pilotjob.core.iterations import Iterations
@@ -26,7 +27,6 @@ from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED
 from qcg.pilotjob.core.named_jobs import find
 from qcg.pilotjob.core.outcome_waits import queue_ready_positions, waiting_for_outcomes
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, why_omitted
-from qcg.pilotjob.core.own_resources import refusals
 from qcg.pilotjob.core.queue import own_entry
 from qcg.pilotjob.core.records import Job, Past
 from qcg.pilotjob.core.submission import (
@@ -326,11 +326,11 @@ def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCa
     """Begin with new budgets. The numbers of earlier attempts stay used."""
     number, attempts = candidate.attempts.get(position, (0, 0))
     if job.iterations is None:
-        job.attempts_made = max(number, job.attempts_made)
+        job.last_number = max(number, job.last_number)
     elif number:
-        job.iterations.attempts_made[position] = max(number, job.attempts_of(position))
+        job.iterations.last_numbers[position] = max(number, job.last_number_of(position))
     if job.iterations is not None and job.iterations.apart and position in job.iterations.apart:
-        job.iterations.apart.pop(position).take_back(position)
+        job.iterations.apart.pop(position).withdraw(position)
         if core.holds and core.holds.since(job, position):
             set_demand(core, job, position, own_entry(job, position).demand)
     forget_next_attempt(core, job, position)

@@ -20,7 +20,7 @@ from qcg.pilotjob.core.node_group import NodeGroup, Target
 from qcg.pilotjob.core.queue import Head, QueueEntry, QueueLine
 from qcg.pilotjob.core.records import Grant, Job
 from qcg.pilotjob.core.resources import Hidden, Node
-from qcg.pilotjob.description.model import OwnResources
+from qcg.pilotjob.description.model import ExtraResources
 
 SMALL = 64
 """Number of nodes and expected ends up to which a reservation is computed again whenever an attempt has ended."""
@@ -95,7 +95,7 @@ class Reservation:
         nodes = {node.spec.name: spare for node, spare in self.forecast.spare.items()}
         for part in grant.parts:
             if (spare := nodes.get(part.node)) is not None:
-                spare.take(part, grant.own)
+                spare.take(part, grant.extra)
 
 
 class Backfill:
@@ -131,17 +131,17 @@ class Backfill:
             for other in line.target.groups
         )
 
-    def keeper(self, own: OwnResources) -> Reservation | None:
+    def keeper(self, extra: ExtraResources) -> Reservation | None:
         """The reservation of an earlier job that needs counters of the run which a job with these resources would take;
         None if enough stays free. They are kept also from a job that ends in time: while its counters are taken, a job
         has no reservation, and others could take its cores."""
-        if not (own.of_run and self.waiting):
+        if not (extra.of_run and self.waiting):
             return None
         free = self._core.pool.counters.free
-        left = {name: free.get(name, 0) - number for name, number in own.of_run}
+        left = {name: free.get(name, 0) - number for name, number in extra.of_run}
         for group in self.waiting:
             reserved = self.reservation(group)
-            needed = None if reserved is None else reserved.line.request.own
+            needed = None if reserved is None else reserved.line.request.extra
             for name, number in () if needed is None else needed.of_run:
                 if name in left:
                     left[name] -= number
@@ -152,8 +152,8 @@ class Backfill:
     def delayed(self, entry: QueueEntry, names: Collection[str]) -> Reservation | None:
         """The reservation of an earlier job that a job would delay if it started now, in whichever of the groups with
         these names; None if it delays none."""
-        own = entry.line.request.own
-        keeper = None if own is None else self.keeper(own)
+        extra = entry.line.request.extra
+        keeper = None if extra is None else self.keeper(extra)
         if keeper is not None and keeper.order < entry.order:
             return keeper
         first = None

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Attempt, NodePart
-from qcg.pilotjob.description.model import WHOLE_GPU, Counters, OwnResources, ResourceRequest
+from qcg.pilotjob.description.model import WHOLE_GPU, Counters, ExtraResources, ResourceRequest
 
 
 class NodeSpec(Struct, frozen=True):
@@ -70,12 +70,12 @@ class Spare:
         self.counters = counters
         """The named counters that the reservation needs."""
 
-    def take(self, part: NodePart, own: OwnResources | None) -> None:
+    def take(self, part: NodePart, extra: ExtraResources | None) -> None:
         """Note that another attempt has taken this part, and holds it at that time."""
         self.cores -= len(part.cores)
         self.gpus -= len(part.gpus)
         self.memory -= part.memory
-        for name, number in own.on_node if own is not None else ():
+        for name, number in extra.on_node if extra is not None else ():
             if name in self.counters:
                 self.counters[name] -= number
 
@@ -156,26 +156,26 @@ class Node:
         self.nfree -= count
         return tuple(taken)
 
-    def offers(self, own: OwnResources) -> bool:
+    def offers(self, extra: ExtraResources) -> bool:
         """Whether the part of a GPU and the named resources are free."""
-        if own.gpu_share and self._gpu_for(own.gpu_share) is None:
+        if extra.gpu_share and self._gpu_for(extra.gpu_share) is None:
             return False
-        return all(number <= self.counters.get(name, 0) for name, number in own.on_node)
+        return all(number <= self.counters.get(name, 0) for name, number in extra.on_node)
 
     def take_further(self, cores: tuple[int, ...], request: ResourceRequest) -> NodePart:
         """Take the resources of a request besides these cores, which are taken."""
-        own = request.own
+        extra = request.extra
         gpus = tuple(self.gpus[: request.gpus])
-        if own is not None and own.gpu_share:
-            gpu = self._gpu_for(own.gpu_share)
+        if extra is not None and extra.gpu_share:
+            gpu = self._gpu_for(extra.gpu_share)
             assert gpu is not None
             gpus = (gpu,)
         self.memory -= request.memory
         part = NodePart(self.spec.name, cores, gpus, request.memory)
         if gpus:
-            self._count_gpus(part, own, 1)
-        if own is not None:
-            self._count_named(own, -1)
+            self._count_gpus(part, extra, 1)
+        if extra is not None:
+            self._count_named(extra, -1)
         return part
 
     @property
@@ -193,8 +193,8 @@ class Node:
                 best, most = gpu, taken
         return best or (self.gpus[0] if self.gpus else None)
 
-    def _count_gpus(self, part: NodePart, own: OwnResources | None, sign: int) -> None:
-        amount = sign * ((own.gpu_share if own is not None else 0) or WHOLE_GPU)
+    def _count_gpus(self, part: NodePart, extra: ExtraResources | None, sign: int) -> None:
+        amount = sign * ((extra.gpu_share if extra is not None else 0) or WHOLE_GPU)
         for gpu in part.gpus:
             before = self.gpus_taken.pop(gpu, 0)
             taken = before + amount
@@ -208,8 +208,8 @@ class Node:
             elif not taken:
                 self.gpus = sorted([*self.gpus, gpu], key=self.spec.gpus.index)
 
-    def _count_named(self, own: OwnResources, sign: int) -> None:
-        for name, number in own.on_node:
+    def _count_named(self, extra: ExtraResources, sign: int) -> None:
+        for name, number in extra.on_node:
             self.counters[name] = self.counters.get(name, 0) + sign * number
 
     def hide(self, spare: Spare) -> Hidden | None:
@@ -250,11 +250,11 @@ class Node:
         for name, number in hidden.counters.items():
             self.counters[name] += number
 
-    def release(self, part: NodePart, own: OwnResources | None = None) -> None:
+    def release(self, part: NodePart, extra: ExtraResources | None = None) -> None:
         if part.gpus:
-            self._count_gpus(part, own, -1)
-        if own is not None:
-            self._count_named(own, 1)
+            self._count_gpus(part, extra, -1)
+        if extra is not None:
+            self._count_named(extra, 1)
         if self.contested:
             part = self._uncontested(part)
         if len(part.cores) == len(self.bits):
@@ -265,7 +265,7 @@ class Node:
         self.nfree += len(part.cores)
         self.memory += part.memory
 
-    def claim(self, part: NodePart, own: OwnResources | None = None) -> NodePart:
+    def claim(self, part: NodePart, extra: ExtraResources | None = None) -> NodePart:
         """Take the part of `part` that exists on this node, even if another attempt still holds it."""
         cores = tuple([core for core in part.cores if core in self.bits])
         gpus = tuple([gpu for gpu in part.gpus if gpu in self.spec.gpus])
@@ -277,9 +277,9 @@ class Node:
                 self.contested[core] = self.contested.get(core, 0) + 1
         self.memory -= part.memory
         held = NodePart(part.node, cores, gpus, part.memory)
-        self._count_gpus(held, own, 1)
-        if own is not None:
-            self._count_named(own, -1)
+        self._count_gpus(held, extra, 1)
+        if extra is not None:
+            self._count_named(extra, -1)
         return held
 
     def _uncontested(self, part: NodePart) -> NodePart:

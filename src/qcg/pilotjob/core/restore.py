@@ -116,8 +116,8 @@ class OpenAttempt(NamedTuple):
     scheduled: float
     started: float = 0.0
     pid: int = 0
-    killed: bool = False
-    stopped: bool = False
+    kill_requested: bool = False
+    stop_requested: bool = False
 
 
 class SavedRun(NamedTuple):
@@ -238,9 +238,9 @@ class _Restoration:
     def _count_attempt(self, requeued: RequeuedAttempt) -> None:
         job = self._new_jobs[requeued.seq].job
         if job.iterations is None:
-            job.attempts_made = requeued.number
+            job.last_number = requeued.number
         else:
-            job.iterations.attempts_made[requeued.position] = requeued.number
+            job.iterations.last_numbers[requeued.position] = requeued.number
 
     def _add_past(self, saved: PastAttempts) -> None:
         past = self._core.past.setdefault(saved.seq, {})[saved.position] = Past()
@@ -264,7 +264,7 @@ class _Restoration:
         core, job = self._core, self._new_jobs[held.seq].job
         if core.state_of(job, held.position) is QUEUED:
             entry = entry_of(job, held.position)
-            entry.take_back(held.position)
+            entry.withdraw(held.position)
             set_demand(core, job, held.position, entry.demand)
             if is_met(job, held.position):
                 make_position_ready(core, job, held.position)
@@ -272,8 +272,8 @@ class _Restoration:
     def _attempt(self, saved: OpenAttempt) -> Attempt:
         job = self._new_jobs[saved.seq].job
         attempt = Attempt(job, saved.position, saved.number, saved.grant, saved.scheduled)
-        attempt.killed = saved.killed
-        attempt.stopped = saved.stopped
+        attempt.kill_requested = saved.kill_requested
+        attempt.stop_requested = saved.stop_requested
         attempt.pid = saved.pid
         attempt.started = saved.started
         attempt.started_by = self._core.now

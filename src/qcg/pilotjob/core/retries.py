@@ -51,7 +51,7 @@ def retry_attempt(
     The attempt is no longer registered. `at`: when it ended, by the clock of its host; None: now.
     """
     policy = policy_of(core, attempt.job)
-    if policy is None or attempt.killed or not accepts(policy, cause, exit_code):
+    if policy is None or attempt.kill_requested or not accepts(policy, cause, exit_code):
         return False
     past = core.past_of(attempt.job, attempt.position)
     used = past.retries.get(cause, 0) if past is not None else 0
@@ -87,9 +87,9 @@ def queue_again(core: CoreState, attempt: Attempt, past: PastAttempt | None, at:
     job, position = attempt.job, attempt.position
     note_attempt(core, attempt)
     if job.iterations is None:
-        job.attempts_made = attempt.number
+        job.last_number = attempt.number
     else:
-        job.iterations.attempts_made[position] = attempt.number
+        job.iterations.last_numbers[position] = attempt.number
     core.effects.append(Requeued(attempt, past))
     core.transition(job, position, QUEUED, at=at)
     if past is not None:
@@ -126,7 +126,7 @@ def prepare_next_attempt(core: CoreState, job: Job, position: int, next_at: floa
     """
     past, own = core.past_of(job, position), _retry_of(core, job)
     entry = entry_of(job, position)
-    was_ready = entry.take_back(position)
+    was_ready = entry.withdraw(position)
     grows = past is not None and past.steps and own.retry is not None and own.retry.grow is not None
     request, wall_time = entry.line.request, entry.wall_time or None
     if grows:
@@ -182,7 +182,7 @@ def _use_any_node(core: CoreState, job: Job, position: int) -> None:
     entry = entry_of(job, position)
     if not entry.line.avoid:
         return
-    was_ready = entry.take_back(position)
+    was_ready = entry.withdraw(position)
     if job.iterations is None:
         core.queue.drop_ready(entry)
     set_demand(core, job, position, entry.demand._replace(avoid=""))

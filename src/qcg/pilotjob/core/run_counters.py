@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from qcg.pilotjob.description.model import OwnResources
+from qcg.pilotjob.description.model import ExtraResources
 
 
 class RunCounters:
@@ -17,22 +17,22 @@ class RunCounters:
         self.free = dict(totals)
         """Below 0 while attempts of an earlier manager hold more than this run has."""
 
-    def has(self, own: OwnResources, kept: Collection[str] = ()) -> bool:
+    def has(self, extra: ExtraResources, kept: Collection[str] = ()) -> bool:
         """Whether the requested numbers are free. `kept`: names of counters that are kept for another job."""
         free = self.free
-        return all(number <= free.get(name, 0) and name not in kept for name, number in own.of_run)
+        return all(number <= free.get(name, 0) and name not in kept for name, number in extra.of_run)
 
-    def take(self, own: OwnResources) -> None:
-        for name, number in own.of_run:
+    def take(self, extra: ExtraResources) -> None:
+        for name, number in extra.of_run:
             self.free[name] = self.free.get(name, 0) - number
 
-    def release(self, own: OwnResources) -> None:
-        for name, number in own.of_run:
+    def release(self, extra: ExtraResources) -> None:
+        for name, number in extra.of_run:
             self.free[name] += number
 
-    def why_never(self, own: OwnResources | None) -> str | None:
+    def why_never(self, extra: ExtraResources | None) -> str | None:
         """Why the run has too little of a requested counter, even if all of it is free; None if it has enough."""
-        for name, number in () if own is None else own.of_run:
+        for name, number in () if extra is None else extra.of_run:
             total = self.totals.get(name, 0)
             if number > total:
                 return f"{number} {name} requested, but this run has {total or 'none'}"

@@ -12,9 +12,9 @@ from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.queue import entry_of
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job, Lane
 from qcg.pilotjob.core.resources import Node
-from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources
+from qcg.pilotjob.description.model import WHOLE_GPU, ExtraResources
 
-_NOTHING = OwnResources()
+_NOTHING = ExtraResources()
 
 
 def check(core: CoreState) -> None:
@@ -62,12 +62,12 @@ def _check_resources(core: CoreState) -> None:
         attempt.grant for attempt in core.attempts.values() if attempt.lane is None or attempt.lane.first is attempt
     ]
     for grant in [*strays, *having]:
-        own = grant.own or _NOTHING
-        named.update({("", name): number for name, number in own.of_run})
+        extra = grant.extra or _NOTHING
+        named.update({("", name): number for name, number in extra.of_run})
         for part in grant.parts:
             holders.update((part.node, core_id) for core_id in part.cores)
-            gpus.update({(part.node, gpu): own.gpu_share or WHOLE_GPU for gpu in part.gpus})
-            named.update({(part.node, name): number for name, number in own.on_node})
+            gpus.update({(part.node, gpu): extra.gpu_share or WHOLE_GPU for gpu in part.gpus})
+            named.update({(part.node, name): number for name, number in extra.on_node})
             memory[part.node] += part.memory
     for node in core.pool.nodes:
         name = node.spec.name

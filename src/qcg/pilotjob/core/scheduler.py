@@ -76,8 +76,8 @@ def _start_waiting(core: CoreState, left: float, most: float, backfill: Backfill
                 heads = [head for head in heads if not blocked.issuperset(head[3].target.groups)]
                 heapq.heapify(heads)
             continue
-        if grant.own is not None:
-            counters.take(grant.own)
+        if grant.extra is not None:
+            counters.take(grant.extra)
         if core.reservations:
             backfill.issued(grant)
         attempt = _start(core, line.take(position, core.now), position, grant)
@@ -110,8 +110,8 @@ def _allocate(
 
 def _has_counters(core: CoreState, line: QueueLine, kept: set[str], backfill: Backfill) -> bool:
     """Whether the named resources of the run that a line asks for are free and kept for no other job."""
-    own = line.request.own
-    return own is None or (core.pool.counters.has(own, kept) and backfill.keeper(own) is None)
+    extra = line.request.extra
+    return extra is None or (core.pool.counters.has(extra, kept) and backfill.keeper(extra) is None)
 
 
 def _pass_over(core: CoreState, head: Head, kept: set[str], backfill: Backfill) -> NodeGroup | None:
@@ -125,9 +125,9 @@ def _pass_over(core: CoreState, head: Head, kept: set[str], backfill: Backfill) 
     reserved = line.target.reserved_for(line.request) if line.served <= core.now - core.patience else None
     if reserved is None:
         return None
-    own = line.request.own
-    if own is not None and core.pool.counters.why_never(own) is None:
-        kept.update(own.names_of_run)
+    extra = line.request.extra
+    if extra is not None and core.pool.counters.why_never(extra) is None:
+        kept.update(extra.names_of_run)
     return reserved if has_counters and not backfill.protects(line, reserved) else None
 
 
@@ -158,7 +158,7 @@ def time_left(core: CoreState, now: float) -> float:
 
 
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Attempt:
-    attempt = Attempt(job, position, job.attempts_of(position) + 1, grant, core.now)
+    attempt = Attempt(job, position, job.last_number_of(position) + 1, grant, core.now)
     core.add_attempt(attempt)
     core.transition(job, position, SCHEDULED, attempt)
     core.effects.append(Launch(attempt))

@@ -22,13 +22,13 @@ from qcg.pilotjob.core.dependencies import (
 from qcg.pilotjob.core.effects import Added, Held, Reply
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.extra_resources import refusals, with_counters_of_nodes
 from qcg.pilotjob.core.finalize import UnstartedFinalState, make_final, make_ready, omitted_by_index
 from qcg.pilotjob.core.host_checks import shared_total, why_no_host
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.core.outcome_waits import wait_for_outcome
 from qcg.pilotjob.core.outcomes import entries_of
-from qcg.pilotjob.core.own_resources import refusals, with_counters_of_nodes
 from qcg.pilotjob.core.priority_order import rank_of
 from qcg.pilotjob.core.queue import QueueEntry, make_entry
 from qcg.pilotjob.core.records import Job
@@ -161,7 +161,7 @@ def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJo
         if description.request.host and (refusal := why_no_host(core.pool, description)):
             problems.append(f"job {name!r}: {refusal}")
             continue
-        if description.request.own is not None:
+        if description.request.extra is not None:
             problems += [f"job {name!r}: {refusal}" for refusal in refusals(core.pool, description.request)]
         try:
             new_jobs.append(prepare(core, job, description))
@@ -229,7 +229,7 @@ def sized_requests(
     """The resource requests of a job after `maximum-iters` or `split-into`: one for each size."""
     sharing, request = description.sharing, description.request
     plan: MaximumIters | None = None
-    if request.own is not None:
+    if request.extra is not None:
         request = with_counters_of_nodes(core.pool, request)
     if sharing is None:
         return (request,), None

@@ -142,7 +142,7 @@ class WaitExplainer:
                 f" and this manager has only {self._left:.0f} s left"
             )
             return Reason("time", text, {**details, "wallTime": entry.wall_time, "timeLeft": self._left})
-        if (short := self._core.pool.counters.why_never(request.own)) is not None:
+        if (short := self._core.pool.counters.why_never(request.extra)) is not None:
             text = f"it waits for resources that this run does not have: {short}; resume the run with more (--resource)"
             return Reason("resources", text, details)
         if line.never is not None:
@@ -160,7 +160,7 @@ class WaitExplainer:
             away = [spec.name for spec in self._core.nodes if not spec.group and spec not in self._present]
             text, named = nodes_awaited(self._core, away)
             return Reason("nodes", f"it waits for {text}; on the available nodes: {never}", {**details, **named})
-        if request.own is not None and (found := short_counters(self._core, request.own)) is not None:
+        if request.extra is not None and (found := short_counters(self._core, request.extra)) is not None:
             text, named = found
             return self._in_queue("resources", text, entry, {**details, "named": named})
         if fits(request, self._candidates(request)):
@@ -267,7 +267,7 @@ class WaitExplainer:
             name for name, nodes in groups_for(request, self._candidates(request)).items() if fits_in(request, nodes)
         ]
         blockers = [self._blockers[name] for name in fitting if name in self._blockers]
-        names = request.own.names_of_run if request.own is not None else ()
+        names = request.extra.names_of_run if request.extra is not None else ()
         keepers = [self._keepers[name] for name in names if name in self._keepers]
         keepers = [keeper for keeper in keepers if keeper[:2] < (entry.order, position)]
         if keepers or (
@@ -327,8 +327,10 @@ class WaitExplainer:
         found: dict[str, Head] = {}
         counters = self._core.pool.counters
         for head in sorted(self._core.queue.heads(self._overdue, self._left, as_if_idle=True)):
-            line, own = head[3], head[3].request.own
-            has_counters = own is None or (counters.has(own, self._keepers) and self._backfill.keeper(own) is None)
+            line, extra = head[3], head[3].request.extra
+            has_counters = extra is None or (
+                counters.has(extra, self._keepers) and self._backfill.keeper(extra) is None
+            )
             if has_counters and fits(line.request, self._candidates(line.request)):
                 continue
             if not has_counters:
@@ -339,8 +341,8 @@ class WaitExplainer:
                 continue
             reserved = line.target.reserved_for(line.request)
             if reserved is not None:
-                if own is not None and counters.why_never(own) is None:
-                    self._keepers = {**dict.fromkeys(own.names_of_run, head), **self._keepers}
+                if extra is not None and counters.why_never(extra) is None:
+                    self._keepers = {**dict.fromkeys(extra.names_of_run, head), **self._keepers}
                 if has_counters and not self._backfill.protects(line, reserved):
                     found.setdefault(reserved.name, head)
         return found
@@ -358,9 +360,9 @@ class WaitExplainer:
             wanted["gpus"] = request.gpus
         if request.memory:
             wanted["memory"] = request.memory
-        if request.own is not None:
-            wanted |= {"gpus": request.own.gpu_share / WHOLE_GPU} if request.own.gpu_share else {}
-            named = dict([*request.own.on_node, *request.own.of_run])
+        if request.extra is not None:
+            wanted |= {"gpus": request.extra.gpu_share / WHOLE_GPU} if request.extra.gpu_share else {}
+            named = dict([*request.extra.on_node, *request.extra.of_run])
             wanted |= {"named": named} if named else {}
         if request.host:
             wanted["host"] = request.host
@@ -386,9 +388,9 @@ def why_under_way(
         waiting = sorted(cleanup.pending)
         text = f"it has ended on a part of {allocation}, and the end on other nodes is awaited: {', '.join(waiting)}"
         return Reason("leaving", text, {**details, "awaited": waiting})
-    if attempt.stopped and not attempt.killed and not silent:
+    if attempt.stop_requested and not attempt.kill_requested and not silent:
         return Reason("stopping", f"it is being stopped on {allocation}, and will be started again", details)
-    if attempt.killed:
+    if attempt.kill_requested:
         return Reason("canceling", f"it is being killed on {allocation}", details)
     if not attempt.started and attempt.lane is not None and attempt.lane.first is not attempt:
         before = list(attempt.lane.attempts).index(attempt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.description.model import OwnResources
+from qcg.pilotjob.description.model import ExtraResources
 
 MAX_HOLDERS = 3
 """Holders of a counter that a sentence names; the details list all of them."""
@@ -27,11 +27,11 @@ def avoided_in_words(node: str, until: str) -> str:
     return f"{node}, where its last attempt failed; at {until} it stops avoiding {node}"
 
 
-def short_counters(core: CoreState, own: OwnResources) -> tuple[str, dict[str, Any]] | None:
+def short_counters(core: CoreState, extra: ExtraResources) -> tuple[str, dict[str, Any]] | None:
     """The counters of which less is free than requested, as a clause and as details; None if there is enough."""
     counters = core.pool.counters
     clauses, details = [], {}
-    for name, number in own.of_run:
+    for name, number in extra.of_run:
         free, total = max(counters.free.get(name, 0), 0), counters.totals.get(name, 0)
         if number <= free:
             continue
@@ -48,8 +48,8 @@ def _holders(core: CoreState, counter: str) -> list[str]:
     return [
         name_of(attempt.job, attempt.position)
         for attempt in core.attempts.values()
-        if attempt.grant.own is not None
-        and counter in attempt.grant.own.names_of_run
+        if attempt.grant.extra is not None
+        and counter in attempt.grant.extra.names_of_run
         and (attempt.lane is None or attempt.lane.first is attempt)
     ]
 

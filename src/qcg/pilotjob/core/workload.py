@@ -126,9 +126,9 @@ def _places_in(core: CoreState, request: ResourceRequest, target: Target, shapes
 def _places(core: CoreState, request: ResourceRequest, shapes: Counter[Shape]) -> float:
     """The number of attempts with a request that fit into a group of idle nodes."""
     cores = request.cores
-    own = request.own
+    extra = request.extra
     limits = []
-    if request.nodes is not None or request.one_node or request.gpus or request.memory or (own and own.gpu_share):
+    if request.nodes is not None or request.one_node or request.gpus or request.memory or (extra and extra.gpu_share):
         on_node = sum([number * _on_node(request, shape) for shape, number in shapes.items()])
         limits.append(on_node / request.nodes.least if request.nodes is not None else float(on_node))
     else:
@@ -136,7 +136,7 @@ def _places(core: CoreState, request: ResourceRequest, shapes: Counter[Shape]) -
         total = sum([shape[0] * number for shape, number in shapes.items()])
         wanted = total if cores.most is None else min(cores.most, total)
         limits.append(float(total // max(wanted, cores.least)) if total else 0.0)
-    for name, number in own.of_run if own is not None else ():
+    for name, number in extra.of_run if extra is not None else ():
         limits.append(core.pool.counters.totals.get(name, 0) // number)
     return min(limits)
 
@@ -153,6 +153,6 @@ def _on_node(request: ResourceRequest, shape: Shape) -> int:
         fit = min(fit, gpus // request.gpus)
     if request.memory and memory:
         fit = min(fit, memory // request.memory)
-    if request.own is not None and request.own.gpu_share:
-        fit = min(fit, gpus * (WHOLE_GPU // request.own.gpu_share))
+    if request.extra is not None and request.extra.gpu_share:
+        fit = min(fit, gpus * (WHOLE_GPU // request.extra.gpu_share))
     return fit

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.description.errors import Problem, RequestError
 from qcg.pilotjob.description.forms import ResourcesForm
-from qcg.pilotjob.description.model import Amount, JobDescription, OwnResources
+from qcg.pilotjob.description.model import Amount, ExtraResources, JobDescription
 from qcg.pilotjob.description.normalize import resources_of
 from qcg.pilotjob.description.requests import SetJob
 
@@ -45,7 +45,7 @@ def change_of(request: SetJob) -> JobChange:
         None if request.num_cores is None else wanted.cores,
         None if request.num_nodes is None else wanted.nodes,
         wanted.gpus if "gpu" in given else None,
-        0 if wanted.own is None else wanted.own.gpu_share,
+        0 if wanted.extra is None else wanted.extra.gpu_share,
         wanted.memory if "mem" in given or request.mem is not None else None,
         wall_time,
         request.priority,
@@ -71,8 +71,8 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
         return "the threads model runs on one node"
     gpus = request.gpus if change.gpus is None else change.gpus
     memory = request.memory if change.memory is None else change.memory
-    own = request.own if change.gpus is None else _with_gpu_share(request.own, change.gpu_share)
-    share = 0 if own is None else own.gpu_share
+    extra = request.extra if change.gpus is None else _with_gpu_share(request.extra, change.gpu_share)
+    share = 0 if extra is None else extra.gpu_share
     on_one_node = request.one_node or gpus > 0 or share > 0 or memory > 0
     changed = replace(
         request,
@@ -80,7 +80,7 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
         nodes=nodes,
         gpus=gpus,
         memory=memory,
-        own=own,
+        extra=extra,
         one_node=request.one_node if nodes is not None else threads or on_one_node,
     )
     return replace(
@@ -92,7 +92,7 @@ def changed_description(description: JobDescription, change: JobChange) -> JobDe
     )
 
 
-def _with_gpu_share(own: OwnResources | None, share: int) -> OwnResources | None:
+def _with_gpu_share(extra: ExtraResources | None, share: int) -> ExtraResources | None:
     """The same named resources, and another part of a GPU."""
-    changed = replace(own or OwnResources(), gpu_share=share)
-    return None if changed == OwnResources() else changed
+    changed = replace(extra or ExtraResources(), gpu_share=share)
+    return None if changed == ExtraResources() else changed

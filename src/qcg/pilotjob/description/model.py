@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Union
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from qcg.pilotjob.description.iteration import Iteration as Iteration
 
@@ -32,7 +32,7 @@ WHOLE_GPU = 1000
 """Parts of a GPU are counted in thousandths, so that sums are exact."""
 
 
-class OwnResources(Struct, frozen=True, omit_defaults=True, gc=False):
+class ExtraResources(Struct, frozen=True, omit_defaults=True, gc=False):
     """Resources that the user has named, and a part of a GPU. Few jobs request them."""
 
     gpu_share: int = 0
@@ -66,7 +66,7 @@ class ResourceRequest(Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether all cores must be on one node: for the `threads` model, and for GPUs or memory without `numNodes`."""
     host: str = ""
     """Name of the remote host to run on, `*` for any of them; empty for the nodes of the run itself."""
-    own: OwnResources | None = None
+    extra: ExtraResources | None = field(default=None, name="own")  # the name in registries
     """Named resources and a part of a GPU; None, never empty, if there are none."""
 
 

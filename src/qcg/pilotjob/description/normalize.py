@@ -27,9 +27,9 @@ from qcg.pilotjob.description.model import (
     Amount,
     Counters,
     Execution,
+    ExtraResources,
     ModelName,
     ModelOptions,
-    OwnResources,
     Remote,
     ResourceRequest,
     Sharing,
@@ -131,14 +131,14 @@ def resources_of(
         gpus, share, memory = _node_resources(form.node_crs, f"{path}.nodeCrs", problems)
     if form.mem is not None:
         memory = _memory(form.mem, memory, path, problems)
-    own = OwnResources(share, (), _named(form.named, f"{path}.named", problems)) if share or form.named else None
+    extra = ExtraResources(share, (), _named(form.named, f"{path}.named", problems)) if share or form.named else None
     request = ResourceRequest(
         cores=_ONE if cores is None and nodes is None else cores,
         nodes=nodes,
         gpus=gpus,
         memory=memory,
         one_node=model == "threads" or (nodes is None and (gpus > 0 or share > 0 or memory > 0)),
-        own=own,
+        extra=extra,
     )
     return request, cores_shared or nodes_shared, _wall_time(form, path, problems)
 

@@ -129,5 +129,5 @@ def _site(run_dir: Path, registry: RegistryReader) -> Site:
 
 def _attempt(job: Job, record: AttemptRecord) -> Attempt:
     attempt = Attempt(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
-    attempt.pid, attempt.started, attempt.killed = record.pid, record.started or 0.0, record.killed
+    attempt.pid, attempt.started, attempt.kill_requested = record.pid, record.started or 0.0, record.kill_requested
     return attempt

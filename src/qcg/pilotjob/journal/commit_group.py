@@ -310,7 +310,7 @@ class CommitGroup:
                 attempt.pid,
                 exit_code,
                 bytearray(encode_grant(attempt.grant)),
-                KILLED if attempt.killed else STOPPED if attempt.stopped else 0,
+                KILLED if attempt.kill_requested else STOPPED if attempt.stop_requested else 0,
                 message,
             )
             if attempt.usage is None or state == QUEUED:

@@ -20,7 +20,7 @@ _decode_ends = msgspec.msgpack.Decoder(list[tuple[str, int]]).decode
 
 def encode_grant(grant: Grant) -> bytes:
     """Nearly all grants have only parts, and are stored as such; the others are stored whole."""
-    return _encode(grant.parts if grant.own is None else grant)
+    return _encode(grant.parts if grant.extra is None else grant)
 
 
 # The same cores are granted again and again.

@@ -23,9 +23,9 @@ class AttemptRecord(NamedTuple):
     """0 when no process was started."""
     exit_code: int | None
     grant: Grant | None
-    killed: bool
+    kill_requested: bool
     message: str
-    stopped: bool = False
+    stop_requested: bool = False
     """It was ended with its manager; the next manager starts the job again."""
     together: bool = False
     """It became final together with many other iterations, without an entry in `jobs.report`."""

@@ -129,8 +129,8 @@ def _open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
             record.scheduled or 0.0,
             record.started or 0.0,
             record.pid,
-            record.killed,
-            record.stopped,
+            record.kill_requested,
+            record.stop_requested,
         )
         for record in map(to_attempt, rows)
     ]

@@ -45,7 +45,7 @@ class JobViews:
         """The record of an end, at the time of its transition."""
         job, position, attempt = end.job, end.position, end.attempt
         if attempt is None:
-            earlier = self._earlier(job, position) if job.attempts_of(position) else ()
+            earlier = self._earlier(job, position) if job.last_number_of(position) else ()
             began = _began(job, position)
             return self._view(job, position, end.state, 0.0, began, end.at, message=end.message, earlier=earlier)
         earlier = self._earlier(job, position) if attempt.ordinal > 1 else ()

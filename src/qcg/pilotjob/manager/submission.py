@@ -39,7 +39,7 @@ class Submissions:
         try:
             engine.commits.commit()
         except Exception:  # whatever it is: the client gets an error, so the jobs must not run
-            engine.report.take_back(report_length)
+            engine.report.drop_beyond(report_length)
             engine.dispatch(events.Withdraw(reply["jobs"]))
             if counted is not None:
                 engine.journal.set_metadata(counted.key, counted.before)
@@ -91,7 +91,7 @@ class Submissions:
         engine = self._engine
         report_length = engine.report.length
         engine.dispatch(events.Cancel([job.name for job in jobs]))
-        engine.report.take_back_jobs([job.name for job in jobs if job.state.is_final], report_length)
+        engine.report.drop_jobs_beyond([job.name for job in jobs if job.state.is_final], report_length)
 
     def _still_there(self, jobs: list[Job]) -> list[Job]:
         """The jobs that were not removed meanwhile; another job may have such a name by now."""

@@ -160,7 +160,7 @@ def _between(first: float | None, last: float | None) -> float | None:
 
 def gpus_of(grant: Grant) -> float:
     gpus = sum(len(part.gpus) for part in grant.parts)
-    share = grant.own.gpu_share if grant.own is not None else 0
+    share = grant.extra.gpu_share if grant.extra is not None else 0
     return gpus * share / WHOLE_GPU if share else float(gpus)
 
 

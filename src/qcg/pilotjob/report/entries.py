@@ -78,7 +78,7 @@ def text_entry(end: JobEnd) -> bytes:
 def _attempt_lines(end: JobEnd, grant: Grant) -> str:
     """The lines about the last attempt."""
     usage = end.usage
-    named = f"\n    named: {grant.own_text}" if grant.own is not None else ""
+    named = f"\n    named: {grant.extra_text}" if grant.extra is not None else ""
     rtime = f"\n    rtime: {duration(end.ended - end.started)}" if end.started else ""
     used = ""
     if usage is not None:
@@ -93,8 +93,8 @@ def _attempt_lines(end: JobEnd, grant: Grant) -> str:
 
 def _earlier_history(end: JobEnd) -> list[tuple[State, float]]:
     """The states of earlier attempts with their times."""
-    own = [at for at in (end.scheduled, end.started, end.ended) if at]
-    return end.history[1 : -len(own) or None]
+    extra = [at for at in (end.scheduled, end.started, end.ended) if at]
+    return end.history[1 : -len(extra) or None]
 
 
 def _summary(attempt: PastAttemptRecord) -> str:
@@ -166,8 +166,8 @@ def runtime_strings(end: JobEnd) -> dict[str, str]:
     if end.grant is None:
         return {}
     runtime = {"allocation": _allocation(end.grant), "wd": end.wd}
-    if end.grant.own is not None:
-        runtime["named"] = end.grant.own_text
+    if end.grant.extra is not None:
+        runtime["named"] = end.grant.extra_text
     if end.rtime is not None:
         runtime["rtime"] = duration(end.rtime)
     if end.usage is not None:

@@ -187,15 +187,15 @@ def resources_form(description: JobDescription) -> dict[str, Any]:
         form["numCores"] = _amount(request.cores, sharing if sharing and sharing.of == "cores" else None)
     if request.nodes is not None:
         form["numNodes"] = _amount(request.nodes, sharing if sharing and sharing.of == "nodes" else None)
-    own = request.own
-    gpus = own.gpu_share / WHOLE_GPU if own is not None and own.gpu_share else request.gpus
+    extra = request.extra
+    gpus = extra.gpu_share / WHOLE_GPU if extra is not None and extra.gpu_share else request.gpus
     scheduled = 0 if description.limit_memory else request.memory
     if gpus or scheduled:
         counts = {"gpu": gpus, "mem": scheduled}
         form["nodeCrs"] = {name: count for name, count in counts.items() if count}
     if description.limit_memory:
         form["mem"] = f"{request.memory}MB"
-    if own is not None and (named := [*own.on_node, *own.of_run]):
+    if extra is not None and (named := [*extra.on_node, *extra.of_run]):
         form["named"] = dict(named)
     if description.wall_time is not None:
         form["wt"] = f"{description.wall_time:.9f}".rstrip("0").rstrip(".") + "s"

@@ -97,13 +97,13 @@ class ReportWriter:
         """Length of the report, including entries that are not written yet."""
         return self._size + sum(map(len, self._pending))
 
-    def take_back(self, length: int) -> None:
+    def drop_beyond(self, length: int) -> None:
         """Drop all entries beyond this length, because the ends in them were not committed."""
         kept = b"".join(self._pending)[: max(length - self._size, 0)]
         self._pending = [kept] if kept else []
         self._size = min(self._size, length)
 
-    def take_back_jobs(self, names: Collection[str], length: int) -> None:
+    def drop_jobs_beyond(self, names: Collection[str], length: int) -> None:
         """Drop the entries of these jobs and their iterations beyond this length. The caller has not flushed since the
         report had this length."""
         dropped = {printable(name).encode() for name in names} | {name.encode() for name in names}

@@ -284,7 +284,7 @@ def _open_attempt(found: FoundJob) -> Attempt | None:
     if record is None or record.state.is_final:
         return None
     attempt = Attempt(_job(found), found.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
-    attempt.pid, attempt.started, attempt.killed = record.pid, record.started or 0.0, record.killed
+    attempt.pid, attempt.started, attempt.kill_requested = record.pid, record.started or 0.0, record.kill_requested
     return attempt
 
 

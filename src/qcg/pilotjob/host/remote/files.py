@@ -25,7 +25,7 @@ def append_lines(path: str, lines: bytes) -> None:
     try:
         written = os.write(descriptor, content)
         if written < len(content):
-            _take_back(descriptor, written)
+            _cut_off(descriptor, written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
     finally:
         os.close(descriptor)
@@ -42,7 +42,7 @@ def lock(descriptor: int, how: int) -> bool:
     return True
 
 
-def _take_back(descriptor: int, written: int) -> None:
+def _cut_off(descriptor: int, written: int) -> None:
     """Remove the beginning of a write from the end of a file: a reader could take a part of a value for the whole."""
     with contextlib.suppress(OSError):
         end = os.lseek(descriptor, 0, os.SEEK_CUR)

@@ -28,7 +28,7 @@ def _unreachable(state: CoreState, names: list[str]) -> dict[str, Any]:
         killed = {
             (attempt.job.name, position)
             for attempt in (state.attempts_of_nodes(away) if away else ())
-            if attempt.killed
+            if attempt.kill_requested
             for position in (attempt.position, -1)
         }
         jobs = [name for name in names if _job_and_position(state, name) in killed]

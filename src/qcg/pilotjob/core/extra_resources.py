@@ -14,34 +14,34 @@ def with_counters_of_nodes(pool: Pool, request: ResourceRequest) -> ResourceRequ
 
     Job descriptions do not tell counters of the run and of nodes apart.
     """
-    own = request.own
-    if own is None or pool.names_on_nodes.isdisjoint(own.names_of_run):
+    extra = request.extra
+    if extra is None or pool.names_on_nodes.isdisjoint(extra.names_of_run):
         return request
-    on_node = [counter for counter in own.of_run if counter[0] in pool.names_on_nodes]
-    of_run = tuple([counter for counter in own.of_run if counter[0] not in pool.names_on_nodes])
-    own = replace(own, on_node=tuple(sorted([*own.on_node, *on_node])), of_run=of_run)
-    return replace(request, own=own, one_node=request.one_node or request.nodes is None)
+    on_node = [counter for counter in extra.of_run if counter[0] in pool.names_on_nodes]
+    of_run = tuple([counter for counter in extra.of_run if counter[0] not in pool.names_on_nodes])
+    extra = replace(extra, on_node=tuple(sorted([*extra.on_node, *on_node])), of_run=of_run)
+    return replace(request, extra=extra, one_node=request.one_node or request.nodes is None)
 
 
 def refusals(pool: Pool, request: ResourceRequest) -> list[str]:
     """Why a run can never give the named resources that a job requests: a sentence for each of them."""
     request = with_counters_of_nodes(pool, request)
-    own = request.own
-    if own is None:
+    extra = request.extra
+    if extra is None:
         return []
     totals = pool.counters.totals
     problems = [
         f"it needs {number} {name}, and this run has only {totals[name]}"
-        for name, number in own.of_run
+        for name, number in extra.of_run
         if number > totals.get(name, number)
     ]
     known = tuple(sorted({*totals, *pool.names_on_nodes}))
-    for name, number in [*own.of_run, *own.on_node]:
+    for name, number in [*extra.of_run, *extra.on_node]:
         if name not in known:
             hint = suggestion(name, known) if known else f"; give it to the run with --resource {name}={number}"
             problems.append(f"it needs {number} {name}, and this run has no resource of that name{hint}")
     where = "no remote host" if request.host else "no node"
-    for name, number in own.on_node:
+    for name, number in extra.on_node:
         most = _most_on_a_node(pool, name, request)
         if name in known and number > most:
             has = f"more than {most}" if most else "any"
