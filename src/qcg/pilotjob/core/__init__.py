@@ -1,5 +1,5 @@
 """The scheduler: job registry, queue, resources and state changes, as a pure state machine.
 
 `Core.handle(event, now)` returns effects; nothing here reads a clock, a file or a socket.
-May import `description` and `host/records.py`.
+May import `description`, `host/records.py` and `common/similarity.py`.
 """
