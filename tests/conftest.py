@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from qcg.pilotjob.common.environment import CORE_CLAIMS
+
+# Until all tests are collected: the plugin for leaks enables collections again.
+gc.disable()
 
 # Tests start thousands of commands. To compile all modules for each of them takes a third of the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,6 +1,8 @@
 """The command of the far side: `FAR SUBCOMMAND RUN`, with one request on stdin and one reply on stdout."""
 
+import gc
 import importlib
+import os
 import sys
 from typing import List
 
@@ -34,9 +36,24 @@ def main() -> int:
 
 def _run(name: str, arguments: List[str]) -> int:
     module, _, function = _SUBCOMMANDS[name].partition(":")
-    code: int = getattr(importlib.import_module("qcg.pilotjob.host.remote." + module), function)(*arguments)
+    gc.disable()  # loading modules leaves no garbage to collect
+    loaded = importlib.import_module("qcg.pilotjob.host.remote." + module)
+    gc.enable()
+    code: int = getattr(loaded, function)(*arguments)
     return code
 
 
+def _exit(code: int) -> None:
+    """End without the teardown of the interpreter, which takes a sixth of the time of a short command."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return  # nobody reads the reply; the interpreter says so
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    result = main()
+    _exit(result)
+    sys.exit(result)
