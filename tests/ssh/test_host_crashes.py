@@ -97,7 +97,7 @@ def test_killed_connections_are_opened_again(lab: Lab, channel: str):
     for _ in range(3):
         before = lab.wizard.logins()
         lab.wizard.kill_sshd()
-        wait_for(partial(_has_more_logins, lab, before), 15, "another login")
+        wait_for(partial(_has_more_logins, lab, before), 15, lambda: f"another login\n{run.explain()}")
     run.release()
     run.finish()
     run.check_starts(["one", "two"])

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -137,8 +136,13 @@ class Engine(ExecutorObserver):
 
     def dispatch(self, event: Event) -> dict[str, Any]:
         """Handle an event; returns the reply when the event is a request."""
-        with self._atomic():
+        try:
             return self._apply(self.core.handle(event, time.time()))
+        except CoreError:
+            raise  # the event was refused, and nothing has changed
+        except BaseException:
+            self._give_up()
+            raise
 
     def notice(self, text: str) -> None:
         """Log a sentence, and show it to a user who watches the run."""
@@ -221,7 +225,7 @@ class Engine(ExecutorObserver):
         happened: list[Effect] = []
         # Not the times of the records: jobs that wait for these attempts are ready now, however old the records are.
         now = time.time()
-        with self._atomic():
+        try:
             for record in records:
                 body = record.body
                 if type(body) is Ended:
@@ -232,6 +236,9 @@ class Engine(ExecutorObserver):
                     happened += handle(AttemptStarted(body), now)  # type: ignore[arg-type]
             self._acks.handled(host, records[-1].number)
             self._apply(happened)
+        except BaseException:
+            self._give_up()
+            raise
 
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
         for attempt_id in attempt_ids:
@@ -290,18 +297,11 @@ class Engine(ExecutorObserver):
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _atomic(self) -> Iterator[None]:
-        """Give up when an event is handled in part only. The core is in an unknown state then: the registry stays as it
-        was committed last, and hosts still have their records since."""
-        try:
-            yield
-        except CoreError:
-            raise  # the event was refused, and nothing has changed
-        except BaseException:
-            self.commits.stop_writing()
-            self.shutdown.give_up_after_defect(self.journal.path.parent)
-            raise
+    def _give_up(self) -> None:
+        """End the manager after an event that was handled in part only. The core is in an unknown state then: the
+        registry stays as it was committed last, and hosts still have their records since."""
+        self.commits.stop_writing()
+        self.shutdown.give_up_after_defect(self.journal.path.parent)
 
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:
         """Carry out effects; returns the reply among them."""
