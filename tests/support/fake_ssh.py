@@ -118,12 +118,13 @@ class FakeSsh:
         """The processes that have the home directory of this host."""
         mark = f"HOME={self.root}/home".encode()
         found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if any(entry.startswith(mark) for entry in path.read_bytes().split(b"\0")):
-                    found.append(int(path.parent.name))
-            except OSError:
+                environment = Path("/proc", pid, "environ").read_bytes()
+            except OSError:  # it has ended
                 continue
+            if any(entry.startswith(mark) for entry in environment.split(b"\0")):
+                found.append(int(pid))
         return found
 
     def wait_until_quiet(self) -> None:

@@ -11,8 +11,9 @@ from importlib import import_module
 from qcg.pilotjob.description.requests import REQUESTS
 from qcg.pilotjob.interfaces.dispatch import handler_of
 
-DELAY = 2.0
-"""Seconds after the start of a manager: most of its first jobs have started then."""
+DELAY = 0.3
+"""Seconds after the start of a manager: its first jobs have started then. Not much later, because memory between the
+objects of modules cannot be given back when jobs are removed."""
 
 MODULES = (
     "cli.run_summary",
