@@ -175,12 +175,18 @@ class Host:
         self._do("restart-sshd")
 
     def kill_sshd(self) -> int:
-        """Kill the connections of the SSH server with SIGKILL; their number. The server itself stays."""
+        """Kill the connections of the SSH server with SIGKILL; the number of their processes. The server itself stays.
+
+        Until none is left: right after a login, the process of a connection starts the one that outlives it."""
         listener = (self.directory / "sshd.pid").read_text().split()
-        servers = [one for one in self._all_processes() if _name(one) == "sshd"]
-        connections = {one for one in servers if str(self.inner_pid(one)) not in listener}
-        processes.end(connections)
-        return len(connections)
+        number = 0
+        while True:
+            servers = [one for one in self._all_processes() if _name(one) == "sshd"]
+            connections = {one for one in servers if str(self.inner_pid(one)) not in listener}
+            if not connections:
+                return number
+            processes.end(connections)
+            number += len(connections)
 
     def logins(self) -> int:
         """The number of connections that its SSH server has admitted since the start of the test."""
