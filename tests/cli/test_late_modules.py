@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
+from qcg.pilotjob.cli import late_modules
 from qcg.pilotjob.cli.service_runner import run_service
 from tests.support.pilot import job, write_requests
 
@@ -33,11 +37,11 @@ REMOTE = "qcg.pilotjob.executors.ssh."
 """Modules of remote hosts, which are loaded at the start of a run with such hosts."""
 
 LOADED = """
-import sys
+import asyncio, sys
 import qcg.pilotjob.cli.commands.run, qcg.pilotjob.cli.commands.service
-from qcg.pilotjob.cli import progress, service_runner
-from qcg.pilotjob.cli.late_modules import load_late_modules
-load_late_modules()
+from qcg.pilotjob.cli import late_modules, progress, service_runner
+late_modules.DELAY = 0.0
+asyncio.run(late_modules.load_late_modules())
 for name, module in sys.modules.items():
     if name.startswith("qcg.pilotjob."):
         print(name, module.__file__)
@@ -74,6 +78,24 @@ def test_no_module_is_loaded_first_when_the_run_is_old():
     ours = {name for name in wanted if name.startswith("qcg.pilotjob.") and is_module(name)}
     late = {name for name in ours - loaded.keys() if not name.startswith(REMOTE)}
     assert late == AT_THE_START | REPORTS, "others belong into `cli/late_modules.py`"
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), ModuleNotFoundError("it is gone")])
+def test_a_module_that_cannot_be_loaded_does_not_end_the_run(error: Exception, monkeypatch: pytest.MonkeyPatch):
+    loaded: list[str] = []
+    failures = {"qcg.pilotjob.manager.live_summary": error}
+
+    def load(name: str) -> None:
+        if name in failures:
+            raise failures.pop(name)
+        loaded.append(name.removeprefix("qcg.pilotjob."))
+
+    monkeypatch.setattr(late_modules, "import_module", load)
+    monkeypatch.setattr(late_modules, "DELAY", 0.0)
+    monkeypatch.setattr(late_modules, "PAUSE", 0.0)
+    asyncio.run(late_modules.load_late_modules())
+    tried_again = isinstance(error, OSError)
+    assert loaded == [name for name in late_modules.MODULES if tried_again or name != "manager.live_summary"]
 
 
 AT_ONCE = """

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.dashboard import report_data
 from qcg.pilotjob.dashboard.html_report import html_report
+from qcg.pilotjob.journal.aggregates import job_states
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.watch import first_summary
 from tests.support.browser import open_page, show
 from tests.support.pilot import WAIT, job, run, run_requests
@@ -90,9 +95,16 @@ def test_nothing_can_be_changed(browser: Any, report: str):
         assert page.locator("[data-action]").count() == 0
 
 
+def stored_states(wd: Path) -> dict[State, int]:
+    (registry,) = wd.glob(f"{rundir.PREFIX}*/{FILE_NAME}")
+    with snapshot(registry, whole=False) as connection:
+        return job_states(connection)
+
+
 def test_a_run_that_crashed_is_shown(browser: Any, tmp_path: Path):
     with running(tmp_path, waiting_job("one", "never"), job("two", "true")) as process:
         wait_for(lambda: "SUCCEED" in run("qcg-pm", "jobs", "-p", tmp_path).stdout)
+        wait_for(lambda: stored_states(tmp_path)[State.SUCCEED] == 1)
         process.kill()
         process.wait(30)
         assert run("qcg-pm", "report", tmp_path, "--html", tmp_path / "page.html").returncode == 0

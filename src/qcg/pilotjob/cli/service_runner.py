@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli import late_modules
 from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
+from qcg.pilotjob.cli.late_modules import load_late_modules
 from qcg.pilotjob.cli.legacy_options import print_ignored_options
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cluster.errors import ClusterError
@@ -124,7 +124,7 @@ def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> li
 
 async def _run(service: Service, on_end: Callable[[], None]) -> RunResult:
     collect_seldom()
-    loading = asyncio.get_running_loop().call_later(late_modules.DELAY, late_modules.load_late_modules)
+    loading = asyncio.ensure_future(load_late_modules())
     try:
         return await service.run()
     finally:
