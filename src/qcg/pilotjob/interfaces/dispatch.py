@@ -66,6 +66,8 @@ async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> 
 def answer_at_once(manager: Manager, raw: bytes) -> Answer | None:
     """Answer a small request from counters alone, without waiting for another turn of the event loop; None for all
     other requests, and for failed ones. Displays ask for these again and again, also while the manager is busy."""
+    if b"status" not in raw:
+        return None  # without decoding it twice
     try:
         request = decode_request(raw)
         if type(request) is not requests.Status:
