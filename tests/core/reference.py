@@ -172,7 +172,7 @@ class Reference:
             if chosen is None:
                 self.backfill.add(Waiting(job.name, unit, request, wall_time))
             else:
-                grant = Grant(tuple([self._take(node, count, request) for node, count in chosen]), request.extra)
+                grant = Grant(tuple([self._take(seen, count, request) for seen, count in chosen]), request.extra)
                 for name, number in of_run:
                     self.counters[name] -= number
                 self.grants[job.name, unit] = grant
@@ -422,13 +422,15 @@ class Reference:
             verdicts.append(verdict(kind, states, begun))
         return verdicts
 
-    def _take(self, node: FreeNode, count: int, request: ResourceRequest) -> NodePart:
+    def _take(self, seen: FreeNode, count: int, request: ResourceRequest) -> NodePart:
+        """`seen`: the node without what is reserved for other jobs."""
+        node = next(node for node in self.nodes if node.spec.name == seen.spec.name)
         extra = request.extra or ExtraResources()
         for name, number in extra.on_node:
             node.counters[name] -= number
         if node.spec.slots:
             return NodePart(node.spec.name, (node.cores.pop(0),))
-        gpus = tuple(node.gpus_for(request))
+        gpus = tuple(seen.gpus_for(request))
         part = NodePart(node.spec.name, tuple(node.cores[:count]), gpus, request.memory)
         node.cores = node.cores[count:]
         for gpu in gpus:

@@ -116,8 +116,8 @@ class ReferenceBackfill:
             self._waiting[name].append(job)
 
     def choose(self, request: ResourceRequest, duration: float, avoided: str = "") -> list[tuple[FreeNode, int]] | None:
-        """The nodes that a job gets now, if it delays no job with a reservation. The node that the job avoids is left
-        out."""
+        """The nodes that a job gets now, if it delays no job with a reservation: as the job sees them, without what is
+        reserved. The node that the job avoids is left out."""
         names = sorted(self._groups_of(request), key=lambda name: -sum(len(node.cores) for node in self.groups[name]))
         for name in names:
             nodes = [node for node in self.groups[name] if node.spec.name != avoided]
@@ -158,7 +158,7 @@ class ReferenceBackfill:
         for seen, count in chosen:
             if seen.spec.name in reserved.spare:
                 reserved.spare[seen.spec.name].take(count, request)
-        return [(node, count) for seen, count in chosen for node in nodes if node.spec.name == seen.spec.name]
+        return chosen
 
     def _reserved(self, name: str) -> Kept | None:
         if name not in self._decided:
