@@ -424,7 +424,7 @@ class CoreMachine(RuleBasedStateMachine):
         for event, at in events:
             if isinstance(event, Submit):
                 self.checker.submitting = {description.name: description for description in event.jobs}
-            self.checker.check(self.core.handle(event, at))
+            self.checker.check(self.core.handle(event, at), now=at)
         self.history = events
 
     # -- time -------------------------------------------------------------------------------------------------------
