@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from tests.support.pilot import start
+from tests.support.tiers import per_tier
 
 PATIENCE = 60.0
 
@@ -62,7 +63,7 @@ class Dashboard:
     def connection(self) -> http.client.HTTPConnection:
         if self.socket:
             return UnixConnection(self.socket)
-        return http.client.HTTPConnection(self.host, timeout=PATIENCE)
+        return http.client.HTTPConnection(self.host, timeout=per_tier(60, 600))  # runs of the long tier are large
 
     def raw(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Reply:
         """The reply to a request with exactly these headers; a Host header is added if none is given."""
