@@ -335,6 +335,8 @@ class Cluster:
         wait_for(self._is_idle, 60, f"idle nodes: {self.run('sinfo', '-N', '-h', '-o', '%N %T %E').stdout}")
         # The step daemons of Slurm exit a moment after their steps.
         wait_for(lambda: not any(_keeps_a_step(process) for _, process in self.left_behind()), 30, "the ends of steps")
+        # The shared connection of a killed manager in one-shot mode stays for 30 seconds after its last command.
+        wait_for(lambda: not any("[mux]" in str(process) for _, process in self.left_behind()), 60, "connections")
         left = self._leftovers()
         names = [f"{where}: {process}" for where, process in left]
         processes.end({process for _, process in left})
